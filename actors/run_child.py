@@ -14,6 +14,7 @@ from actors.judged_kernels import JudgedKernels
 from spaces.devices.ladder import Timed, time_kernel
 from spaces.devices.stopwatch import NOTHING_LOADED, Loaded, Stopwatch
 from spaces.ir.lean_tvm import import_tvm_lean
+from tuner.checks import is_fast_math
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
 from tuner.source import Source
@@ -107,7 +108,7 @@ class RunChild:
         self._target = target
         self._device = device_of(target)
         row = backend_of(target)
-        self._stopwatch: Stopwatch = load_named(row.stopwatch)(self._device)
+        self._stopwatch: Stopwatch = load_named(row.stopwatch)(self._device, target)
         self._checker: Checker = load_named(row.checker)(self._device, target)
         self._scratch, self._salt = scratch, salt
         self._timer, self._libraries = layers.runner, layers.libraries
@@ -143,7 +144,12 @@ class RunChild:
         module = specialised(tvm.ir.load_json(task.module), dict(instance))
         salt = [self._salt] if self._salt else []
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance), *salt])
-        found = reference_of(module, seed, self._scratch / "references")
+        found = reference_of(
+            module,
+            seed,
+            self._scratch / "references",
+            fast_math=is_fast_math(task.target),
+        )
         self._references[task.key, instance], self._seeds[task.key, instance] = found, seed
         kept_bytes = sum(known.size_bytes for known in self._references.values())
         while len(self._references) > 1 and kept_bytes > _REFERENCES_BYTES:

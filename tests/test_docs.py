@@ -238,7 +238,7 @@ def test_commands_and_flags_in_the_text_exist(name: str) -> None:
         assert importlib.util.find_spec(module.rstrip(".")), module
     known = {o for c in (cli, *cli.commands.values()) for p in c.params for o in p.opts}
     known |= {"--help", "--compile-only", "--show"}  # of the files that are written
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)) <= known
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))
@@ -247,7 +247,7 @@ def test_every_command_and_flag_is_in_the_reference(name: str) -> None:
     arguments = [p.make_metavar(click.Context(command)) for p in command.params if is_argument(p)]
     text = section(" ".join([f"`tuner {name}", *arguments]) + "`")
     flags = {opt for p in command.params if not is_argument(p) for opt in p.opts}
-    assert flags <= set(re.findall(r"`(--?[a-z-]+)`", text))
+    assert flags <= set(re.findall(r"`(--?[a-z0-9-]+)`", text))
     table = set(rows(" ".join([f"`tuner {name}", *arguments]) + "`"))
     assert table <= flags
     for parameter in command.params:

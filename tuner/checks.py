@@ -28,6 +28,11 @@ EMULATED_KEYS = ("cuda", "gpu", "emulated")
 """The `keys` of a target that make it the emulated CUDA device."""
 EMULATED_ARCH = "sm_80"
 """Of the emulated device, where nobody says which."""
+FAST_MATH, COLD_L2 = "fast-math", "cold-l2"
+"""Among the `keys` of a CUDA target: kernels are compiled with fast math; a timed run finds other
+data in the L2 cache."""
+L2_POLICIES = ("warm", "cold")
+"""What a timed run finds in the L2 cache: what the run before left there, or other data."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """The most values that one symbolic dimension may have."""
@@ -36,6 +41,7 @@ LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
 """Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _KINDS = " or ".join(TARGET_KINDS)
+_MARKS = frozenset({EMULATED_KEYS[-1], FAST_MATH, COLD_L2})
 _LONGEST_S = 366 * 86400.0
 _ENTRY_POINTS = "elastic_tuner"
 _ENTRY_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -73,29 +79,103 @@ def measure(text: object) -> str:
     return one_of("measure", text, MEASURES)
 
 
+def l2_policy(text: object) -> str:
+    """Check what a timed run is to find in the L2 cache."""
+    return one_of("L2 policy", text, L2_POLICIES)
+
+
 def emulated(target_text: str) -> str:
     """The emulated device in the place of a CUDA device that a target, checked, names.
 
     A target that names no architecture stands for `EMULATED_ARCH`.
     """
+    config = _of_cuda(target_text, "--measure emulated")
+    return _marked({"arch": EMULATED_ARCH, **config}, EMULATED_KEYS[-1], True)
+
+
+def fast_math(target_text: str) -> str:
+    """A CUDA target, checked, for which kernels are compiled with fast math."""
+    return _marked(_of_cuda(target_text, "--fast-math"), FAST_MATH, True)
+
+
+def l2(target_text: str, policy: object) -> str:
+    """A CUDA target, checked, on which kernels are timed with an L2 cache as a policy says."""
+    flag = f"--l2 {l2_policy(policy)}"
+    # The emulated device is refused either policy.
+    cold = _marked(_of_cuda(target_text, flag), COLD_L2, True)
+    return cold if policy == "cold" else _marked(_of_cuda(target_text, flag), COLD_L2, False)
+
+
+def _of_cuda(target_text: str, flag: str) -> dict[str, Any]:
+    """The options of a CUDA target, checked, which a flag is for."""
     if target_text in ("auto", "cuda"):
-        target_text = json.dumps({"kind": "cuda"})
-    config = json.loads(target_text) if target_text.startswith("{") else {}
+        return {"kind": "cuda"}
+    config: dict[str, Any] = json.loads(target_text) if target_text.startswith("{") else {}
     if config.get("kind") != "cuda":
+        raise UsageError(f"{flag} is for CUDA targets, and the target is {short(target_text)}")
+    return config
+
+
+def _marked(config: dict[str, Any], mark: str, marked: bool) -> str:
+    """The text of a CUDA target with a key more, or without it."""
+    plain = EMULATED_KEYS[:2]
+    given = config.pop("keys", None)
+    more = {mark, *map(str, given if isinstance(given, list) else ())}
+    more -= {*plain, *(() if marked else (mark,))}
+    if not more and config == {"kind": "cuda"}:
+        return "cuda"
+    keys = {"keys": [*plain, *sorted(more)]} if more else {}
+    return _checked_marks(json.dumps({**config, **keys}, sort_keys=True))
+
+
+def _checked_marks(target_text: str, kind: str = "cuda") -> str:
+    """A target, unless it asks of another device what only CUDA devices have."""
+    marks = marks_of(target_text)
+    if marks and kind != "cuda":
         raise UsageError(
-            f"--measure emulated is for CUDA targets, and the target is {short(target_text)}"
+            f"the key {min(marks)} is for CUDA targets, and the target's kind is {kind}"
         )
-    found = {"arch": EMULATED_ARCH, **config, "keys": list(EMULATED_KEYS)}
-    return json.dumps(found, sort_keys=True)
+    if is_emulated(target_text) and len(marks) > 1:
+        raise UsageError(
+            "--fast-math and --l2 are for devices: the emulated one computes functions in full, "
+            "and its times are those of a model that knows no cold L2 cache"
+        )
+    return target_text
 
 
 @cache
+def marks_of(target_text: str) -> frozenset[str]:
+    """What is said of a target by its keys: the emulated device's, `FAST_MATH`, `COLD_L2`."""
+    try:
+        return _MARKS.intersection(json.loads(target_text).get("keys") or ())
+    except (ValueError, AttributeError, TypeError):
+        return frozenset()
+
+
 def is_emulated(target_json: str) -> bool:
     """Whether a target, as canonical JSON, is the emulated device, whose times are a model's."""
-    try:
-        return EMULATED_KEYS[-1] in json.loads(target_json).get("keys", ())
-    except (ValueError, AttributeError):
-        return False
+    return EMULATED_KEYS[-1] in marks_of(target_json)
+
+
+def is_fast_math(target_json: str) -> bool:
+    """Whether kernels for a target are compiled with CUDA's fast math."""
+    return FAST_MATH in marks_of(target_json)
+
+
+def is_cold(target_json: str) -> bool:
+    """Whether timed runs on a target find other data in the L2 cache."""
+    return COLD_L2 in marks_of(target_json)
+
+
+def kind_alone(target_text: str) -> str:
+    """The kind of a target that leaves everything else to the device that is there, but for marks
+    of `fast_math` and `l2`; empty of any other, and of `auto`."""
+    if target_text in TARGET_KINDS:
+        return target_text
+    if not marks_of(target_text) or is_emulated(target_text):
+        return ""
+    config = json.loads(target_text)
+    return str(config["kind"]) if config.keys() == {"kind", "keys"} else ""
 
 
 def target(text: object) -> str:
@@ -109,11 +189,11 @@ def target(text: object) -> str:
         raw = json.loads(word)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the target is not JSON ({error}): {short(text)}") from error
-    target_kind(raw.get("kind", "missing"))
+    kind = target_kind(raw.get("kind", "missing"))
     cores = raw.get("num-cores", 1)
     if type(cores) is not int or not 1 <= cores <= LARGEST:
         raise UsageError(f"the target's num-cores is {short(cores)}; it must be 1 or more")
-    return json.dumps(raw, sort_keys=True)
+    return _checked_marks(json.dumps(raw, sort_keys=True), kind)
 
 
 def target_kind(kind: object) -> str:

@@ -102,6 +102,10 @@ class TuneOptions:
         target: `auto`, `llvm`, `cuda`, or the JSON of a TVM target.
         measure: what kernels are timed on: `device`, or `emulated`, which makes `target`, a CUDA
             target, the emulated device.
+        fast_math: whether kernels for `target`, a CUDA target, are compiled with nvcc's fast math,
+            and judged by bounds that allow for it.
+        l2: what a timed run finds in the L2 cache of `target`, a CUDA target: `warm` is what the
+            run before left, `cold` other data; None is `warm`, or what a run began with.
         trials: total of the run; None is the effort's `trials_per_task` for each task.
         time_budget_s: wall time from when a trial can be measured; see `limit_s` for None.
         only: glob on task names; None is all of them.
@@ -151,6 +155,8 @@ class TuneOptions:
     space_arguments: str = ""
     layers: tuple[tuple[str, Source | str], ...] = ()
     measure: str = "device"
+    fast_math: bool = False
+    l2: str | None = None
 
     def __post_init__(self) -> None:
         _check("target", self.target, checks.target)
@@ -158,6 +164,11 @@ class TuneOptions:
         _check("measure", self.measure, checks.measure)
         if self.measure == "emulated":
             object.__setattr__(self, "target", checks.emulated(self.target))
+        if self.fast_math:
+            object.__setattr__(self, "target", checks.fast_math(self.target))
+        _check("l2", self.l2, checks.l2_policy, optional=True)
+        if self.l2 is not None:
+            object.__setattr__(self, "target", checks.l2(self.target, self.l2))
         _check("trials", self.trials, _positive, optional=True)
         _check("time_budget_s", self.time_budget_s, _duration, optional=True)
         _check("effort", self.effort, _check_effort)

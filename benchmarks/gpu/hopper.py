@@ -41,7 +41,7 @@ def main() -> None:
     rows = torch.randperm(size, device="cuda")[:_ROWS]
     want = a[rows].double() @ b.double().T
     error = float((c[rows].double() - want).abs().max() / want.abs().max())
-    watch = cuda_stopwatch(tvm.cuda())
+    watch = cuda_stopwatch(tvm.cuda(), json.dumps(hopper.TARGET))
     loaded = Loaded(library, tensors)
     watch.wake(loaded, 10)
     ours_s = sorted(watch.samples(loaded, 20, 7))[3]

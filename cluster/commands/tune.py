@@ -23,7 +23,9 @@ from cluster.console.flags import (
     Parsed,
     address_flag,
     debug_flag,
+    fast_math_flag,
     json_flag,
+    l2_flag,
     measure_flag,
     model_flags,
     model_spec,
@@ -58,6 +60,8 @@ def _efforts() -> str:
 @click.argument("model", metavar="[MODEL]", required=False, type=FILE_TEXT)
 @model_flags
 @measure_flag
+@fast_math_flag
+@l2_flag
 @click.option(
     "--trials",
     metavar="N",

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from cluster.console import completion, parse
 from tuner import checks
-from tuner.checks import MEASURES, TARGET_KINDS
+from tuner.checks import L2_POLICIES, MEASURES, TARGET_KINDS
 from tuner.errors import UsageError
 from tuner.options import ModelSpec
 from tuner.run_location import RunLocation
@@ -113,6 +113,18 @@ measure_flag = click.option(
     type=Parsed("measure", checks.measure, completion.words(*MEASURES)),
     help="What to time kernels on; emulated runs a CUDA target's kernels on the CPU, and has times"
     " of a model's.",
+)
+fast_math_flag = click.option(
+    "--fast-math",
+    is_flag=True,
+    help="Compile CUDA kernels with nvcc's fast math, and judge them by bounds that allow for it.",
+)
+l2_flag = click.option(
+    "--l2",
+    metavar="|".join(L2_POLICIES),
+    type=Parsed("L2 policy", checks.l2_policy, completion.words(*L2_POLICIES)),
+    help="What a timed run finds in a CUDA device's L2 cache: what the run before left there, or"
+    " other data. Default: warm, or what the run began with.",
 )
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 

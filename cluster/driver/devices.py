@@ -15,7 +15,7 @@ from typing import Any
 from cluster.driver.device_wait import Wait, machines_for
 from cluster.scaling.scaling_policy import Node
 from cluster.search.naming import device_name
-from tuner.checks import TARGET_KINDS
+from tuner.checks import kind_alone
 from tuner.errors import TunerError, first_line
 
 _log = logging.getLogger(__name__)
@@ -67,10 +67,10 @@ class _Answer:
 def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
     """The devices of a cluster for a user's target; see `spaces.targets.target.resolve_target`.
 
-    A kind (`llvm`, `cuda`) stands for each different device of that kind that the cluster has at
-    the moment, the most frequent first; where it has none yet, for that of the first machine that
-    joins. `auto` is one of the two kinds, see `machines_for`. Any other target is one target; if
-    several different devices fit it, the most frequent is taken.
+    A kind (`llvm`, `cuda`, with marks as of fast math) stands for each different device of that
+    kind that the cluster has at the moment, the most frequent first; where it has none yet, for
+    that of the first machine that joins. `auto` is one of the two kinds, see `machines_for`. Any
+    other target is one target; if several different devices fit it, the most frequent is taken.
 
     Args:
         wait: rules of waiting for a machine with such a device, where there is none yet.
@@ -86,7 +86,7 @@ def devices_on_cluster(target: str, wait: Wait) -> tuple[Device, ...]:
     if not counted:
         raise next(answer.refused for answer in answers if answer.refused is not None)
     found = tuple(device for device, _ in counted.most_common())
-    return found if target in TARGET_KINDS else found[:1]
+    return found if kind_alone(target) else found[:1]
 
 
 def some_of_each(nodes: Sequence[Node]) -> list[Node]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from tuner.checks import TARGET_KINDS
+from tuner.checks import kind_alone
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
-
-_LEFT_OPEN = ("auto", *TARGET_KINDS)
 
 
 def begun_target(run: RunLocation, asked: str) -> str | None:
@@ -39,7 +37,7 @@ def target_here(run: RunLocation, asked: str) -> str:
     begun = begun_target(run, asked)
     target = begun or resolve_target(asked)
     refuse_other_features(target)
-    if begun and asked in _LEFT_OPEN and not fits_here(begun):
+    if begun and (asked == "auto" or kind_alone(asked)) and not fits_here(begun):
         raise TunerError(
             f"{run} is a run for another target ({begun}) than this machine is: "
             "name another run folder"

@@ -23,12 +23,17 @@ seconds (`benchmarks/results/references.json`)."""
 
 
 def reference_of(
-    module: Any, seed: str, cache: Path | None = None, quick_steps: float | None = None
+    module: Any,
+    seed: str,
+    cache: Path | None = None,
+    quick_steps: float | None = None,
+    *,
+    fast_math: bool = False,
 ) -> Judge:
     """What kernels of a task's module are judged by.
 
     Args:
-        seed, cache: see `spaces.check.reference.reference`.
+        seed, cache, fast_math: see `spaces.check.reference.reference`.
         quick_steps: a program of more steps is computed at some elements, if that is known how;
             None is `QUICK_STEPS`.
 
@@ -37,8 +42,8 @@ def reference_of(
     """
     if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
         with refusals(f"the reference of {seed} at some elements"):  # all of them are right too
-            return _sampled(module["main"], seed, cache)
-    return reference(module, seed, cache)
+            return _sampled(module["main"], seed, cache, fast_math)
+    return reference(module, seed, cache, fast_math=fast_math)
 
 
 def steps_of(function: Any) -> float:
@@ -49,9 +54,9 @@ def steps_of(function: Any) -> float:
     )
 
 
-def _sampled(function: Any, seed: str, cache: Path | None) -> Judge:
+def _sampled(function: Any, seed: str, cache: Path | None, fast_math: bool) -> Judge:
     args = arguments(function)
-    program = SampledProgram(function, args, seed)
+    program = SampledProgram(function, args, seed, fast_math=fast_math)
     path = cache / f"elements-{FORMAT}-{seed}.npz" if cache else None
     stored = load(path, args, sampled=True) if path else None
     if stored is None:

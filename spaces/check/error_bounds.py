@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.check.expression_errors import Errors, dtype_of, kind_of
+from spaces.check.fast_math_errors import FastErrors
 from spaces.check.shadows import Shadow, State, Unbounded, load_of, number
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
@@ -64,11 +65,13 @@ class Bounded:
     wide: str
 
 
-def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
+def with_bounds(function: Any, written: Sequence[int], *, fast_math: bool = False) -> Bounded:
     """Rewrite a PrimFunc, scheduled or not, to compute bounds on its errors as well.
 
     Args:
         written: positions of the parameters that it stores to.
+        fast_math: whether the other program is compiled with it, see
+            `spaces.check.fast_math_errors`.
 
     Raises:
         Unbounded: it does something whose errors are not known.
@@ -76,18 +79,19 @@ def with_bounds(function: Any, written: Sequence[int]) -> Bounded:
     from tvm.tirx import PrimFunc
 
     tvm_compat.keep_error_kind(Unbounded)
+    rules = FastErrors if fast_math else Errors
     state = State(_wide(function))
-    body = _rewritten(function, state)
+    body = _rewritten(function, state, rules)
     if state.has_long_sums and state.wide != _WIDEST:
         state = State(_WIDEST)
-        body = _rewritten(function, state)
+        body = _rewritten(function, state, rules)
     shadows = {i: s for i in sorted(written) if (s := state.of(function.params[i])) is not None}
     extra = [tensor for shadow in shadows.values() for tensor in shadow.tensors]
     made = PrimFunc([*function.params, *extra], body, function.ret_type, function.attrs)
     return Bounded(made, shadows, state.wide)
 
 
-def _rewritten(function: Any, state: State) -> Any:
+def _rewritten(function: Any, state: State, rules: type[Errors]) -> Any:
     """The body of a function that computes bounds; the state learns what they are of.
 
     Raises:
@@ -95,7 +99,7 @@ def _rewritten(function: Any, state: State) -> Any:
     """
     for _ in range(_MOST_PASSES):
         state.changed = False
-        rewriter = _Rewriter(state)
+        rewriter = _Rewriter(state, rules(state))
         body = rewriter.of(function.body)
         if rewriter.integral != state.integral:
             state.integral, state.changed = rewriter.integral, True
@@ -117,13 +121,16 @@ def _wide(function: Any) -> str:
 class _Rewriter:
     """Rewrites statements: those that keep shadows up to date come before each.
 
+    Args:
+        errors: of expressions, with the same state.
+
     Attributes:
         integral: for each tensor that is stored to, whether it holds nothing but whole numbers.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, errors: Errors) -> None:
         self._state = state
-        self._errors = Errors(state)
+        self._errors = errors
         self._loops: list[Any] = []
         self._sums: list[int | None] = []
         self._written: list[Any] = []

@@ -154,20 +154,20 @@ class Errors:
         size = self._size(value)
         zero = number(0.0, self._state)
         own = Select(size <= number(2 / eps, self._state), zero, size * number(eps, self._state))
-        return Error(_both(drift, own, lambda a, b: a + b), rounding)
+        return Error(both(drift, own, lambda a, b: a + b), rounding)
 
     def _sum(self, value: Any) -> Error:
-        drift = _both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
+        drift = both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
         return self._result(value, drift)
 
     def _product(self, value: Any) -> Error:
         a, b = self.of(value.a), self.of(value.b)
         # Each operand's bound occurs once: otherwise each nested product would double the
         # expression.
-        size = _both(self._size(value.b), b.drift, lambda x, y: x + y)
+        size = both(self._size(value.b), b.drift, lambda x, y: x + y)
         left = None if a.drift is None else a.drift * size
         right = None if b.drift is None else b.drift * self._size(value.a)
-        drift = _both(left, right, lambda x, y: x + y)
+        drift = both(left, right, lambda x, y: x + y)
         return self._result(value, drift, a.rounding + b.rounding)
 
     def _quotient(self, value: Any) -> Error:
@@ -178,7 +178,7 @@ class Errors:
             one = number(1.0, self._state)
             return Error(a.drift / self._size(value.b) + one) if a else _NONE
         right = None if b.drift is None else b.drift * self._size(value)
-        drift = _both(a.drift, right, lambda x, y: x + y)
+        drift = both(a.drift, right, lambda x, y: x + y)
         drift = None if drift is None else drift / self._size(value.b)
         return Error(drift, a.rounding + b.rounding + _QUOTIENTS * _eps(value))
 
@@ -205,12 +205,12 @@ class Errors:
     def _extreme(self, value: Any) -> Error:
         from tvm.tirx import Max
 
-        return Error(_both(self.finite(value.a), self.finite(value.b), Max))
+        return Error(both(self.finite(value.a), self.finite(value.b), Max))
 
     def _comparison(self, value: Any) -> Error:
         from tvm.tirx import Select
 
-        bound = _both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
+        bound = both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
         if bound is None:
             return _NONE
         apart = _abs(self.widened(value.a) - self.widened(value.b))
@@ -222,7 +222,7 @@ class Errors:
         operands = (value.a, value.b) if hasattr(value, "b") else (value.a,)
         drift = None
         for operand in operands:
-            drift = _both(drift, self.whole(operand), Max)
+            drift = both(drift, self.whole(operand), Max)
         return Error(drift)
 
     def _select(self, value: Any) -> Error:
@@ -272,12 +272,12 @@ class Errors:
             if not is_float(dtype_of(argument)) or kind_of(argument) == "FloatImm":
                 continue
             spread = self._rounded(argument, _ARGUMENTS * eps)
-            spread = _both(self._inside(argument), spread, lambda a, b: a + b)
+            spread = both(self._inside(argument), spread, lambda a, b: a + b)
             if name in _FLAT:
                 moved = spread + number(_CALLS * eps, self._state)
             else:
                 moved = self._moved(value.op, arguments, i, spread)
-            drift = _both(drift, moved, lambda a, b: a + b)
+            drift = both(drift, moved, lambda a, b: a + b)
         own = eps_of(dtype_of(value))
         if name not in _FORMULAS:
             return Error(drift, _CALLS * eps + own)
@@ -380,7 +380,8 @@ def _holds(after: str, before: str) -> bool:
     return tvm_compat.element_bits(before) <= round(-math.log2(eps_of(after))) + 1
 
 
-def _both(a: Any, b: Any, join: Any) -> Any:
+def both(a: Any, b: Any, join: Any) -> Any:
+    """Two bounds joined; None stands for no error."""
     if a is None or b is None:
         return b if a is None else a
     return join(a, b)

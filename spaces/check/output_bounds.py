@@ -10,6 +10,7 @@ import numpy as np
 
 from spaces.check.draws import Argument, Array
 from spaces.check.error_bounds import with_bounds
+from spaces.check.fast_math_errors import largest_share
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import eps_of, is_float, limits_of
 
@@ -22,6 +23,7 @@ class OutputBounds:
 
     Args:
         args: the program's parameters.
+        fast_math: whether kernels are compiled with it, see `spaces.check.fast_math_errors`.
         follow: whether errors are followed through the program; if not, bounds are coarse, see
             `spaces.check.reference`.
 
@@ -32,11 +34,18 @@ class OutputBounds:
         Unbounded: the program does something whose errors are not known.
     """
 
-    def __init__(self, function: Any, args: Sequence[Argument], follow: bool = True) -> None:
+    def __init__(
+        self,
+        function: Any,
+        args: Sequence[Argument],
+        *,
+        fast_math: bool = False,
+        follow: bool = True,
+    ) -> None:
         written = [i for i, arg in enumerate(args) if arg.written]
         self._args = args
-        self._rtol = relative_tolerance(function, written)
-        self._bounded = with_bounds(function, written) if follow else None
+        self._rtol = relative_tolerance(function, written, fast_math=fast_math)
+        self._bounded = with_bounds(function, written, fast_math=fast_math) if follow else None
         self.function = function if self._bounded is None else self._bounded.function
 
     @property
@@ -94,11 +103,12 @@ class OutputBounds:
         return bound
 
 
-def relative_tolerance(function: Any, written: Sequence[int]) -> float:
-    """The relative tolerance of a program with unknown errors, see the module.
+def relative_tolerance(function: Any, written: Sequence[int], *, fast_math: bool = False) -> float:
+    """The relative tolerance of a program with unknown errors, see `spaces.check.reference`.
 
     Args:
         written: positions of its outputs.
+        fast_math: whether its kernels are compiled with it.
     """
     terms, dtypes = 0, [tvm_compat.param_dtype(function.params[i]) for i in written]
     for block in tvm_compat.sblocks(function):
@@ -110,7 +120,7 @@ def relative_tolerance(function: Any, written: Sequence[int]) -> float:
         terms += math.prod(extents) if extents else 0
         dtypes += [tvm_compat.param_dtype(buffer) for buffer in block.alloc_buffers]
     eps = max((eps_of(dtype) for dtype in dtypes if is_float(dtype)), default=0.0)
-    return eps * (32 + 8 * math.sqrt(terms))
+    return eps * (32 + 8 * math.sqrt(terms)) + (largest_share(function) if fast_math else 0.0)
 
 
 def _least(dtype: str) -> float:

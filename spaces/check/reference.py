@@ -51,12 +51,15 @@ class Reference(Generic[_C]):
         return sum(case.size_bytes for case in self.cases)
 
 
-def reference(module: Any, seed: str, cache: Path | None = None) -> Reference[Case]:
+def reference(
+    module: Any, seed: str, cache: Path | None = None, *, fast_math: bool = False
+) -> Reference[Case]:
     """The reference of a task's module, whose one function is "main".
 
     Args:
         seed: draws the inputs; a task's key.
         cache: folder that keeps outputs, so that another process need not compute them.
+        fast_math: whether kernels are compiled with it, see `spaces.check.fast_math_errors`.
 
     Raises:
         ValueError: the program has a parameter that is no tensor of known shape.
@@ -66,7 +69,7 @@ def reference(module: Any, seed: str, cache: Path | None = None) -> Reference[Ca
     path = cache / f"reference-{FORMAT}-{seed}.npz" if cache else None
     stored = load(path, args) if path else None
     if stored is None:
-        stored = compute(WholeProgram(module, args), function, args, seed)
+        stored = compute(WholeProgram(module, args, fast_math), function, args, seed)
         if path:
             save(path, stored)
     drawn = zip(contents(function, args, seed, stored), stored, strict=True)

@@ -51,17 +51,20 @@ class SampledProgram:
 
     Args:
         seed: chooses the elements.
+        fast_math: see `OutputBounds`.
 
     Raises:
         Unevaluable: it is not known how.
     """
 
-    def __init__(self, function: Any, args: tuple[Argument, ...], seed: str) -> None:
+    def __init__(
+        self, function: Any, args: tuple[Argument, ...], seed: str, *, fast_math: bool = False
+    ) -> None:
         self.args, self._seed = args, seed
         try:
-            self._bounds = OutputBounds(function, args)
+            self._bounds = OutputBounds(function, args, fast_math=fast_math)
         except Unbounded:
-            self._bounds = OutputBounds(function, args, follow=False)
+            self._bounds = OutputBounds(function, args, fast_math=fast_math, follow=False)
         self._evaluation = Evaluation(self._bounds.function)
 
     def compute(self, inputs: Sequence[Array], case: int, number: int) -> Computed:

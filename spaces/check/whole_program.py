@@ -23,20 +23,24 @@ _log = logging.getLogger(__name__)
 
 
 class WholeProgram:
-    """The unscheduled program, compiled, with bounds where they are known."""
+    """The unscheduled program, compiled, with bounds where they are known.
 
-    def __init__(self, module: Any, args: tuple[Argument, ...]) -> None:
+    Args:
+        fast_math: see `OutputBounds`.
+    """
+
+    def __init__(self, module: Any, args: tuple[Argument, ...], fast_math: bool) -> None:
         import tvm
 
         self.args = args
         # In an order of loops that does not take minutes; every sum still adds its terms in order.
         module = interchanged(module)
         try:
-            self._bounds = OutputBounds(module["main"], args)
+            self._bounds = OutputBounds(module["main"], args, fast_math=fast_math)
             self._library = compile_unscheduled(tvm.IRModule({"main": self._bounds.function}))
         except (Unbounded, RuntimeError, TypeError, ValueError) as error:  # TVM's, of what it made
             _log.warning("errors are bounded coarsely: %s", first_line(error))
-            self._bounds = OutputBounds(module["main"], args, follow=False)
+            self._bounds = OutputBounds(module["main"], args, fast_math=fast_math, follow=False)
             self._library = compile_unscheduled(module)
 
     def run(self, contents: Sequence[Array]) -> tuple[dict[int, Array], dict[int, Array | None]]:

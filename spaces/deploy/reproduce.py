@@ -27,10 +27,11 @@ from spaces.ir.schedules import InvalidCandidate, code_hash, replayed, task_modu
 from spaces.ir.symbolic import specialised
 from spaces.passes.cuda.pipeline import is_tvms_own, pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
-from spaces.targets.backends import backend_of
+from spaces.targets.backends import backend_of, load
 from spaces.targets.config import target_cores
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate, CandidateKind, library_name
+from tuner.checks import is_fast_math
 from tuner.errors import TunerError
 from tuner.task import Instance, Task
 
@@ -75,7 +76,8 @@ def reproducer(
 
     names = [f"kernel {n}" if len(kernels) > 1 else "kernel" for n in range(len(kernels))]
     made = [_kernel(task, one, name) for one, name in zip(kernels, names, strict=True)]
-    on_host = backend_of(task.target).on_host
+    row = backend_of(task.target)
+    on_host = row.on_host
     run = {
         "task": task.name,
         "target": task.target,
@@ -84,7 +86,7 @@ def reproducer(
         "stack": keeps_on_stack(task.target),
         "environment": {
             **(thread_variables(target_cores(task.target)) if on_host else {}),
-            **dict(backend_of(task.target).stock_environment),
+            **(load(stock)(task.target) if (stock := row.stock_environment) else {}),
         },
         "config": pass_config(task.target),
         "tvm": tvm.__version__,
@@ -162,7 +164,7 @@ def _case(task: Task, timed: Timed) -> dict[str, Any]:
     except ValueError as error:
         raise TunerError(f"{task.name} cannot be run by itself: {error}") from error
     written = [place for place, arg in enumerate(args) if arg.written]
-    tolerance = relative_tolerance(function, written)
+    tolerance = relative_tolerance(function, written, fast_math=is_fast_math(task.target))
     return {
         "shape": dict(timed.instance),
         "kernel": timed.kernel,

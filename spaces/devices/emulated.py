@@ -18,7 +18,7 @@ class EmulatedStopwatch:
     """Implements `spaces.devices.stopwatch.Stopwatch`: a kernel runs once for each question, and
     its time is what `spaces.devices.launch_model` makes of what it did."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, target: str) -> None:
         pass
 
     def run_once(self, loaded: Loaded) -> float:

@@ -53,7 +53,7 @@ class CpuStopwatch:
     """TVM's evaluator, which repeats calls in C++. Whether the machine is quiet is the business of
     the node's lock (`actors.quiet_lock`)."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, _target: str) -> None:
         self._device = device
 
     def run_once(self, loaded: Loaded) -> float:

@@ -20,4 +20,4 @@ def toolchain_fingerprint(target: str = "") -> str:
 
     stock = f"tvm={tvm.__version__} ffi={tvm_ffi.__version__} llvm={tvm_compat.llvm_version()}"
     name = backend_of(target).toolchain if target else ""
-    return " ".join([stock, f"passes={VERSION}", *([load(name)()] if name else [])])
+    return " ".join([stock, f"passes={VERSION}", *([load(name)(target)] if name else [])])

@@ -107,11 +107,12 @@ class Backend:
             `(target) -> AbstractContextManager`; may be empty.
         try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no
             part of TVM and may be missing; may be empty.
-        toolchain: gives the versions of such a compiler for fingerprints, `() -> str`; may be
-            empty.
-        stock_environment: variables with which TVM's own compiler makes the code that we make.
-        stopwatch: times kernels on its devices, `(device) -> spaces.devices.stopwatch.Stopwatch`,
-            with TVM's device.
+        toolchain: gives the versions of such a compiler for fingerprints, `(target) -> str`
+            with canonical JSON; may be empty.
+        stock_environment: gives the variables with which TVM's own compiler makes the code that we
+            make, `(target) -> dict[str, str]` with canonical JSON; may be empty.
+        stopwatch: times kernels on its devices, `(device, target) ->
+            spaces.devices.stopwatch.Stopwatch`, with TVM's device and canonical JSON.
         checker: checks outputs on its devices, `(device, target) ->
             spaces.devices.checker.Checker`.
         onnxruntime: its execution provider for such devices; empty for the CPU's.
@@ -140,7 +141,7 @@ class Backend:
     compiling: str = ""
     try_compiler: str = ""
     toolchain: str = ""
-    stock_environment: tuple[tuple[str, str], ...] = ()
+    stock_environment: str = ""
     onnxruntime: str = ""
 
 
@@ -182,7 +183,7 @@ BACKENDS = (
         compiling="spaces.codegen.cuda.device_code:compiling_for",
         try_compiler="spaces.codegen.cuda.device_code:try_compiler",
         toolchain="spaces.codegen.cuda.nvcc:nvcc_fingerprint",
-        stock_environment=(("TVM_CUDA_COMPILE_MODE", "nvcc"), ("TVM_CUDA_NVCC_NO_FAST_MATH", "1")),
+        stock_environment="spaces.codegen.cuda.nvcc:stock_environment",
         onnxruntime="CUDAExecutionProvider",
     ),
 )

@@ -13,6 +13,7 @@ from spaces.targets.host import Host
 from spaces.targets.nvidia.board import read_board
 from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
+from tuner.checks import is_cold
 from tuner.errors import TunerError
 
 _SUFFIX = re.compile(r"(?<=\d)[af]$")
@@ -130,14 +131,15 @@ def fits(target_json: str) -> bool:
 
 
 def fingerprint(target_json: str, host: Host | None) -> str:
-    """The device's name with what changes its times: driver, power limit, MIG. Where there is no
-    device here, the architecture that was asked for."""
+    """The device's name with what changes its times: driver, power limit, MIG, cold caches. Where
+    there is no device here, the architecture that was asked for in place of all but the last."""
     plain_name = former_fingerprint(target_json)
+    l2 = " l2=cold" if is_cold(target_json) else ""
     here = read_device() if present() else None
     if here is None:
-        return plain_name
+        return f"{plain_name}{l2}"
     board = read_board(here.bus_id)
-    return f"{plain_name} {f'cuda={here.cuda}' if board is None else board.to_text()}"
+    return f"{plain_name} {f'cuda={here.cuda}' if board is None else board.to_text()}{l2}"
 
 
 def former_fingerprint(target_json: str) -> str:
@@ -149,8 +151,9 @@ def former_fingerprint(target_json: str) -> str:
 
 
 def alike(one: str, other: str) -> bool:
-    """Return False, as nothing is known of unequal targets."""
-    return False
+    """Whether they differ in their keys alone: fast math and cold caches are not the schedule's."""
+    plain_one, plain_other = ({**json.loads(each), "keys": None} for each in (one, other))
+    return plain_one == plain_other
 
 
 def device() -> Any:

@@ -11,7 +11,7 @@ from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
 from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
 from tuner import checks
-from tuner.checks import TARGET_KINDS
+from tuner.checks import kind_alone, marks_of
 from tuner.errors import TunerError
 
 _log = logging.getLogger(__name__)
@@ -36,9 +36,9 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
         if why := cuda.why_unusable():
             _log.warning("auto is not cuda, though a device is here: %s: %s", why, cuda.mend(why))
         text = next(row.kind for row in reversed(BACKENDS) if row.devices.present())
-    if text in TARGET_KINDS:
-        return canonical(backend(text).devices.detected(cores, host))
     config = parsed(text)
+    if kind_alone(text):
+        return canonical({**_row(config).devices.detected(cores, host), **config})
     if "kind" in config:
         _row(config).devices.refuse_incomplete(config)
     config = _in_one_form(config)
@@ -94,7 +94,8 @@ def asks_for(text: str, begun: str) -> bool:
     """Whether the target that a user asks for is the one that a run began with.
 
     It also is if the user leaves options of that target open: all of it (`auto`), all but the kind
-    (`llvm`, `cuda`, a real one), or options that a machine fills in, such as the number of threads.
+    and its marks (`llvm`, `cuda`, a real one), or options that a machine fills in, such as the
+    number of threads.
 
     Args:
         text: as for `resolve_target`.
@@ -106,9 +107,8 @@ def asks_for(text: str, begun: str) -> bool:
     if text in ("auto", begun):
         return True
     target = json.loads(begun)
-    if text in TARGET_KINDS:
-        # The emulated device is asked for by its own name.
-        return bool(target["kind"] == text) and not backend_of(begun).emulated
+    if kind := kind_alone(text):
+        return bool(target["kind"] == kind) and marks_of(text) == marks_of(begun)
     asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and (target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN)

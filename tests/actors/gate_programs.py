@@ -199,22 +199,23 @@ def module_of(name: str) -> Any:
 
 
 @cache
-def known(name: str) -> Any:
+def known(name: str, fast_math: bool = False) -> Any:
     from spaces.check.reference import reference
 
-    return reference(module_of(name), name)
+    return reference(module_of(name), name, fast_math=fast_math)
 
 
-def judged(name: str, compute: Callable[..., Array]) -> list[str]:
+def judged(name: str, compute: Callable[..., Array], *, fast_math: bool = False) -> list[str]:
     """What the gate says of outputs, for each draw; empty where they pass.
 
     Args:
         compute: an output, of the inputs and, where it takes it, what is wanted.
+        fast_math: whether kernels are compiled with it.
     """
     from spaces.devices.checker import how_wrong
 
     said = []
-    for case in known(name).cases:
+    for case in known(name, fast_math).cases:
         last = len(case.arguments) - 1
         inputs = [case.fresh(i) for i in range(last)]
         with np.errstate(all="ignore"):

@@ -613,6 +613,31 @@ def test_a_salt_has_other_inputs_drawn_by_which_kernels_are_judged_as_well(
 
 
 @pytest.mark.tvm
+def test_kernels_of_a_target_of_fast_math_are_judged_by_what_it_may_lose(
+    tmp_path: Path, matmul: Task
+) -> None:
+    from dataclasses import replace
+
+    import tvm
+
+    from actors.run_child import RunChild
+    from tests.actors.gate_programs import module_of
+
+    module = tvm.ir.save_json(module_of("softmax"))
+    bounds = []
+    for keys in ("", ',"keys":["cuda","gpu","cold-l2"]', ',"keys":["cuda","gpu","fast-math"]'):
+        target = f'{{"arch":"sm_90","kind":"cuda"{keys}}}'
+        task = replace(matmul, module=module, target=target, key="same")
+        child = RunChild(TARGET, None, tmp_path / str(len(bounds)))
+        child.learn(task, ())
+        bounds.append(child._references["same", ()].cases[0].bounds)
+    (last,) = bounds[0]
+    plain, cold, fast = (each[last] for each in bounds)
+    assert (plain == cold).all()
+    assert (fast > plain).any()
+
+
+@pytest.mark.tvm
 def test_what_is_no_artifact_fails(runner: Runner, matmul: Task) -> None:
     measured = run(runner, b"no library", matmul)
     assert measured.status is Status.RUN_FAILED

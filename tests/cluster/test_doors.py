@@ -90,6 +90,34 @@ def test_targets(text: str) -> None:
     assert_alike(typed(f"--target={text}"), called(target=text))
 
 
+@pytest.mark.parametrize("measure", ["device", "emulated"])
+@pytest.mark.parametrize("target", ["auto", "llvm", "cuda"])
+@pytest.mark.parametrize("policy", ["warm", "cold", None])
+@pytest.mark.parametrize("fast", [True, False])
+def test_marks_of_a_target(measure: str, target: str, policy: str | None, fast: bool) -> None:
+    flags = [f"--l2={policy}"] * bool(policy) + ["--fast-math"] * fast
+    said = typed(f"--target={target}", f"--measure={measure}", *flags)
+    why = refused(target=target, measure=measure, fast_math=fast, l2=policy)
+    assert_alike(said, why)
+    assert bool(why) == (
+        (target == "llvm" and (fast or bool(policy) or measure == "emulated"))
+        or (measure == "emulated" and (fast or bool(policy)))
+    )
+
+
+def test_a_policy_that_there_is_not() -> None:
+    assert_alike(typed("--l2=hot"), called(l2="hot"))
+
+
+def refused(**fields: Any) -> str:
+    """Why fields that do not go together are refused; nothing where they are taken."""
+    try:
+        TuneOptions(MODEL, **fields)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize("name", ["strategy", "only", "base_model"])
 @few
 @given(text=words)

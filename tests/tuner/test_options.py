@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -130,3 +131,60 @@ def test_the_emulated_device_is_the_one_that_the_target_says() -> None:
 def test_no_other_device_is_emulated(target: str, measure: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         TuneOptions(MODEL, target=target, measure=measure)
+
+
+FAST, COLD = ["cuda", "gpu", "fast-math"], ["cuda", "gpu", "cold-l2"]
+
+
+@pytest.mark.parametrize("target", ["auto", "cuda"])
+def test_fast_math_and_a_cold_cache_are_marks_of_a_target(target: str) -> None:
+    fast = TuneOptions(MODEL, target=target, fast_math=True)
+    assert json.loads(fast.target) == {"kind": "cuda", "keys": FAST}
+    cold = TuneOptions(MODEL, target=target, l2="cold")
+    assert json.loads(cold.target) == {"kind": "cuda", "keys": COLD}
+    both = TuneOptions(MODEL, target=target, l2="cold", fast_math=True)
+    assert json.loads(both.target)["keys"] == ["cuda", "gpu", "cold-l2", "fast-math"]
+    assert TuneOptions(MODEL, target=both.target).target == both.target
+    assert replace(both, trials=3).target == both.target
+
+
+def test_without_them_a_target_is_what_it_was() -> None:
+    for target in ("auto", "cuda", "llvm", '{"arch": "sm_90", "kind": "cuda"}'):
+        assert TuneOptions(MODEL, target=target).target == target
+    assert TuneOptions(MODEL, l2="warm").target == "cuda"
+    said = '{"arch": "sm_90", "keys": ["gpu", "cuda"], "kind": "cuda"}'
+    assert json.loads(TuneOptions(MODEL, target=said, l2="warm").target) == {
+        "arch": "sm_90",
+        "kind": "cuda",
+    }
+
+
+def test_a_policy_that_is_said_goes_before_the_target_s() -> None:
+    cold = TuneOptions(MODEL, target='{"arch":"sm_90","kind":"cuda"}', l2="cold", fast_math=True)
+    warm = replace(cold, l2="warm")
+    assert json.loads(warm.target) == {"arch": "sm_90", "kind": "cuda", "keys": FAST}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "llvm", "fast_math": True}, "--fast-math is for CUDA targets"),
+        ({"target": '{"kind":"llvm"}', "l2": "cold"}, "--l2 cold is for CUDA targets"),
+        ({"target": "llvm", "l2": "warm"}, "--l2 warm is for CUDA targets"),
+        ({"l2": "hot"}, "unknown L2 policy 'hot': write warm or cold"),
+        ({"measure": "emulated", "fast_math": True}, "--fast-math and --l2 are for devices"),
+        ({"measure": "emulated", "l2": "cold"}, "--fast-math and --l2 are for devices"),
+        ({"measure": "emulated", "l2": "warm"}, "--fast-math and --l2 are for devices"),
+        (
+            {"measure": "emulated", "target": '{"kind":"cuda","keys":["fast-math"]}'},
+            "--fast-math and --l2 are for devices",
+        ),
+        ({"target": '{"kind":"llvm","keys":["cold-l2"]}'}, "cold-l2 is for CUDA targets"),
+    ],
+)
+def test_what_only_a_device_of_cuda_has_is_refused_elsewhere_in_a_line(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        TuneOptions(MODEL, **options)
+    assert "\n" not in str(refused.value)

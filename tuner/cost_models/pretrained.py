@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.checks import is_emulated
+from tuner.checks import EMULATED_KEYS, is_emulated, marks_of
 from tuner.cost_models.base import pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
 from tuner.errors import TunerError
@@ -32,8 +32,8 @@ _FOLDS = 5
 
 
 def family(target_json: str) -> str:
-    """The family of a target, whose records go into one model: one kind, one processor. That of the
-    emulated device is its own, and has no model.
+    """The family of a target, whose records go into one model: one kind, one processor, and apart
+    from others fast math and cold caches. That of the emulated device is its own, and has no model.
 
     The number of threads is left out: the features hold it where it matters.
 
@@ -43,7 +43,8 @@ def family(target_json: str) -> str:
     target: dict[str, Any] = json.loads(target_json)
     kind = "emulated" if is_emulated(target_json) else str(target.get("kind", "unknown"))
     processor = str(target.get("mcpu") or target.get("arch") or "generic")
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{kind}-{processor}")
+    marks = sorted(marks_of(target_json) - {EMULATED_KEYS[-1]})
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([kind, processor, *marks]))
 
 
 def registered_name(of_family: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
-from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc, nvcc_version
+from spaces.codegen.cuda.nvcc import FAST_MATH, architecture, command, find_nvcc, nvcc_version
 from spaces.codegen.cuda.nvrtc import Refused, compile_by_nvrtc, find_nvrtc
 from tuner.errors import TunerError
 
@@ -61,29 +61,33 @@ def parse_uses(text: bytes) -> dict[str, KernelUse]:
     return {name: KernelUse(**use) for name, use in json.loads(text).items()}
 
 
-def compile_cuda(source: str, arch: str, *, deadline_s: float = DEADLINE_S) -> DeviceCode:
+def compile_cuda(
+    source: str, arch: str, *, fast_math: bool = False, deadline_s: float = DEADLINE_S
+) -> DeviceCode:
     """Compile CUDA source.
 
     Args:
         source: CUDA C++, as TVM emits it.
         arch: the architecture of the target, such as `sm_90`; see `nvcc.architecture`.
+        fast_math: whether functions may have few right bits, see `spaces.check.fast_math_errors`.
 
     Raises:
         TunerError: there is no compiler.
         RuntimeError: it refuses the source, with its first complaint, or takes too long.
     """
-    return _compile(find_nvcc(), source, architecture(arch, source), deadline_s)
+    return _compile(find_nvcc(), source, architecture(arch, source), fast_math, deadline_s)
 
 
 @lru_cache(maxsize=_KEPT)
-def _compile(nvcc: Path, source: str, arch: str, deadline_s: float) -> DeviceCode:
-    binary, said = _by_library(nvcc, source, arch, deadline_s) or _by_nvcc(
-        nvcc, source, arch, deadline_s
-    )
+def _compile(nvcc: Path, source: str, arch: str, fast_math: bool, deadline_s: float) -> DeviceCode:
+    asked = nvcc, source, arch, fast_math, deadline_s
+    binary, said = _by_library(*asked) or _by_nvcc(*asked)
     return DeviceCode(binary, _with_spills(_uses(binary), said))
 
 
-def _by_library(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer | None:
+def _by_library(
+    nvcc: Path, source: str, arch: str, fast_math: bool, deadline_s: float
+) -> Answer | None:
     """A cubin by NVRTC, and what that said; None where there is none, or it does not take the
     source: then nvcc has the last word."""
     toolkit, path = nvcc.parent.parent, None
@@ -92,10 +96,11 @@ def _by_library(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer
     if path is None:
         return None
     answers: SimpleQueue[Answer | None] = SimpleQueue()
+    more = (FAST_MATH,) if fast_math else ()
 
     def compile_source() -> None:
         try:
-            answers.put(compile_by_nvrtc(path, source, arch, toolkit))
+            answers.put(compile_by_nvrtc(path, source, arch, toolkit, more))
         except Refused:
             answers.put(None)
 
@@ -107,11 +112,12 @@ def _by_library(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer
         raise RuntimeError(_NO_ANSWER.format("nvrtc", deadline_s)) from error
 
 
-def _by_nvcc(nvcc: Path, source: str, arch: str, deadline_s: float) -> Answer:
+def _by_nvcc(nvcc: Path, source: str, arch: str, fast_math: bool, deadline_s: float) -> Answer:
     with tempfile.TemporaryDirectory(prefix="nvcc-") as folder:
         written, output = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
         written.write_text(source, encoding="utf-8")
-        said = call_nvcc(command(nvcc, arch, written, output), deadline_s)
+        call = command(nvcc, arch, written, output, fast_math=fast_math)
+        said = call_nvcc(call, deadline_s)
         return output.read_bytes(), said
 
 

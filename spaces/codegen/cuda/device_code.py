@@ -13,6 +13,7 @@ from typing import Any
 
 from spaces.codegen.cuda.compile import DeviceCode, compile_cuda
 from spaces.codegen.cuda.cubin import check_launch
+from tuner.checks import FAST_MATH
 
 KIND = "cuda"
 """TVM's name of modules of CUDA kernels, and of the form of such a module that holds source."""
@@ -35,7 +36,7 @@ def device_code(library: Any, target: Any) -> DeviceCode | None:
     sources = [source_of(module) for module in library.imports if module.kind == KIND]
     if not sources:
         return None
-    code = compile_cuda("".join(sources), arch_of(target))
+    code = compile_for(target, "".join(sources))
     check_launch(code.uses, str(target))
     return code
 
@@ -47,7 +48,7 @@ def try_compiler(target: Any) -> None:
         TunerError: there is no compiler.
         RuntimeError: it does not compile for the target.
     """
-    compile_cuda(_ONE_LINE, arch_of(target))
+    compile_for(target, _ONE_LINE)
 
 
 def source_of(module: Any) -> str:
@@ -55,9 +56,15 @@ def source_of(module: Any) -> str:
     return str(module.inspect_source(KIND))
 
 
-def arch_of(target: Any) -> str:
-    """The architecture that a `tvm.target.Target` names."""
-    return str(target.attrs["arch"])
+def compile_for(target: Any, source: str) -> DeviceCode:
+    """Compile CUDA source as a `tvm.target.Target` says: for its architecture, with fast math or
+    without.
+
+    Raises:
+        TunerError, RuntimeError: see `compile_cuda`.
+    """
+    arch, fast_math = str(target.attrs["arch"]), FAST_MATH in target.keys
+    return compile_cuda(source, arch, fast_math=fast_math)
 
 
 @contextlib.contextmanager
@@ -70,7 +77,7 @@ def compiling_for(target: Any) -> Iterator[None]:
     """
 
     def compile_source(source: str) -> bytes:
-        return compile_cuda(source, arch_of(target)).binary
+        return compile_for(target, source).binary
 
     with target, _answer(compile_source):
         yield

@@ -1,8 +1,9 @@
 """CUDA's compiler: where it is, and how kernels are compiled with it.
 
 It is called by its path, so that which one is called does not depend on the PATH of a worker. The
-flags are ours alone: TVM's own call adds `--use_fast_math`, with which a tangent, a sine or a power
-is one instruction that is wrong from the eleventh bit on.
+flags are ours alone: TVM's own call always adds `--use_fast_math`, with which functions are
+instructions of few right bits (`spaces.check.fast_math_errors`). Ours does for targets that ask for
+it by a key.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from tuner.checks import is_fast_math
 from tuner.errors import TunerError
 
 PACKAGE = "nvidia-cuda-nvcc"
@@ -41,6 +43,8 @@ FLAGS = (
     "--ptxas-options=-v,--register-usage-level=10",
 )
 """What each call says, besides the architecture and the files."""
+FAST_MATH = "--use_fast_math"
+"""What a call says as well for a target of fast math, to nvcc and to NVRTC."""
 
 _HOMES = ("CUDA_HOME", "CUDA_PATH")
 _USUAL = Path("/usr/local/cuda")
@@ -106,15 +110,23 @@ def nvcc_version(nvcc: Path) -> str:
     return found[1]
 
 
-def nvcc_fingerprint() -> str:
-    """The compiler's version, and a hash of the flags that we call it with. A machine that only
-    measures may have none."""
-    flags = hashlib.sha256(" ".join(FLAGS).encode()).hexdigest()[:8]
+def nvcc_fingerprint(target_json: str) -> str:
+    """The compiler's version, and a hash of the flags that we call it with for a target. A machine
+    that only measures may have none."""
+    said = (*FLAGS, FAST_MATH) if is_fast_math(target_json) else FLAGS
+    flags = hashlib.sha256(" ".join(said).encode()).hexdigest()[:8]
     try:
         version = nvcc_version(find_nvcc())  # NVRTC is used if it makes the same code
     except TunerError:
         version = "none"
     return f"nvcc={version} flags={flags}"
+
+
+def stock_environment(target_json: str) -> dict[str, str]:
+    """The variables with which TVM's own call of the compiler says what ours does for a target."""
+    # TVM asks whether it is empty, and a process may inherit one that is not.
+    refused = "" if is_fast_math(target_json) else "1"
+    return {"TVM_CUDA_COMPILE_MODE": "nvcc", "TVM_CUDA_NVCC_NO_FAST_MATH": refused}
 
 
 def architecture(arch: str, source: str) -> str:
@@ -129,12 +141,15 @@ def architecture(arch: str, source: str) -> str:
     return f"{arch}a" if own else arch
 
 
-def command(nvcc: Path, arch: str, source: Path, output: Path) -> list[str]:
+def command(
+    nvcc: Path, arch: str, source: Path, output: Path, *, fast_math: bool = False
+) -> list[str]:
     """The call that compiles a source to a cubin for one architecture, such as `sm_90a`."""
     number = arch.removeprefix("sm_")
     return [
         str(nvcc),
         *FLAGS,
+        *([FAST_MATH] if fast_math else []),
         "-gencode",
         f"arch=compute_{number},code=sm_{number}",
         "-o",

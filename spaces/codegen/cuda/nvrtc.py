@@ -9,7 +9,7 @@ headers of these names.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -105,13 +105,16 @@ def nvrtc_version(path: Path) -> str:
     return f"{major.value}.{minor.value}"
 
 
-def compile_by_nvrtc(path: Path, source: str, arch: str, toolkit: Path) -> tuple[bytes, str]:
+def compile_by_nvrtc(
+    path: Path, source: str, arch: str, toolkit: Path, more: Sequence[str] = ()
+) -> tuple[bytes, str]:
     """Compile CUDA source.
 
     Args:
         path: of the library.
         arch: such as `sm_90a`.
         toolkit: folder of the toolkit whose headers kernels include.
+        more: options to say besides.
 
     Returns:
         A cubin, and what the compiler said, ptxas's report included.
@@ -132,7 +135,7 @@ def compile_by_nvrtc(path: Path, source: str, arch: str, toolkit: Path) -> tuple
     if failed:
         raise Refused(library.nvrtcGetErrorString(failed).decode())
     try:
-        options = (*OPTIONS, f"--gpu-architecture={arch}", *_includes(toolkit))
+        options = (*OPTIONS, *more, f"--gpu-architecture={arch}", *_includes(toolkit))
         failed = library.nvrtcCompileProgram(program, len(options), _strings(options))
         said = _read(library, "ProgramLog", program).decode(errors="replace").rstrip("\0")
         if failed:

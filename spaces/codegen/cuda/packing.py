@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spaces.codegen.cuda.compile import compile_cuda
-from spaces.codegen.cuda.device_code import KIND, arch_of, source_of
+from spaces.codegen.cuda.device_code import KIND, compile_for, source_of
 
 Pack = Callable[[Any, bool, str, str], str]
 """What TVM's `export_library` takes as `fpack_imports`: from a module, whether it is a system
@@ -50,7 +49,7 @@ def packing_of(library: Any, target: Any) -> Pack | None:
 
         blob = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tobytes()
         sources = [source_of(each) for each in kernels]
-        blob = compile_imports(blob, sources, lambda s: compile_cuda(s, arch_of(target)).binary)
+        blob = compile_imports(blob, sources, lambda s: compile_for(target, s).binary)
         made = tvm.get_global_func("codegen.codegen_blob")(
             blob, is_system_lib, _host_target(module), prefix
         )

@@ -24,6 +24,7 @@ TUNE = cli.commands["tune"]
             "m.onnx --address=127.0.0.1:6379 --no-cut --only 'conv*' --seed 3",
             "--address 127.0.0.1:6379 --no-cut --only 'conv*' --seed 3",
         ),
+        ("m.onnx --fast-math --l2=cold", "--fast-math --l2 cold"),
         ("--space 's.py:mine' m.onnx --mutator a.py:A --mutator b.py:B",) * 2,
     ],
 )

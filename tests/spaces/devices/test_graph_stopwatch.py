@@ -3,12 +3,18 @@ one joins is marked `gpu`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from spaces.devices.graph_stopwatch import GraphStopwatch
+from spaces.devices import graph_stopwatch
+from spaces.devices.graph_stopwatch import GraphStopwatch, cuda_stopwatch
 from spaces.devices.runtime import DeviceFault
 from spaces.devices.stopwatch import Loaded
+from spaces.targets.nvidia.driver import read_device
 from tests.spaces.devices.fake_cuda import LAUNCH_S, FakeKernel, FakeRuntime
+from tests.spaces.targets.nvidia.fake_driver import H100, fake_driver
+from tuner import checks
 
 L2 = 50 << 20
 
@@ -95,3 +101,45 @@ def test_a_device_is_woken_by_at_least_the_runs_asked_for() -> None:
     watch, kernel, loaded = made(FakeRuntime(), 1e-6)
     watch.wake(loaded, 50)
     assert 50 <= kernel.runs <= 5000
+
+
+CUDA = '{"arch":"sm_80","kind":"cuda"}'
+
+
+@pytest.mark.parametrize("l2_bytes", [L2, 0])
+def test_the_cache_that_a_cold_target_flushes_is_the_device_s_own_four_times(
+    l2_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that does not say leaves the target's: an A100's."""
+    driver = fake_driver(tmp_path, {**H100, 38: l2_bytes})
+    runtime, filled = FakeRuntime(), []
+    monkeypatch.setattr(graph_stopwatch, "read_device", lambda: read_device(driver))
+    monkeypatch.setattr(graph_stopwatch.Nvml, "open", lambda bus: None)
+    monkeypatch.setattr(graph_stopwatch, "CudaRuntime", lambda device: runtime)
+    memset = runtime.memset
+    monkeypatch.setattr(runtime, "memset", lambda size: filled.append(size) or memset(size))
+    kernel = FakeKernel(runtime, 5e-6, 9e-6)
+    for target, says in ((checks.l2(CUDA, "cold"), "cold"), (CUDA, "warm")):
+        filled.clear()
+        watch = cuda_stopwatch(None, target)
+        assert watch.samples(Loaded(kernel, ()), 400, 1) == pytest.approx(
+            [9e-6 if says == "cold" else 5e-6], rel=0.02
+        )
+        assert set(filled) == ({4 * (l2_bytes or 40 << 20)} if says == "cold" else set())
+        assert watch.conditions().l2 == says
+
+
+def test_a_run_that_is_timed_by_itself_finds_a_cold_cache_too() -> None:
+    runtime = FakeRuntime()
+    watch, kernel, loaded = made(runtime, warm_s=5e-6, cold_s=9e-6, flush_bytes=2 * L2)
+    watch.run_once(loaded)
+    runtime.in_cache, before_s = kernel, runtime.now_s
+    watch.run_once(loaded)
+    assert runtime.now_s - before_s > 9e-6
+
+
+def test_a_short_kernel_is_told_from_the_filling_by_many_runs() -> None:
+    runtime = FakeRuntime()
+    watch, kernel, loaded = made(runtime, warm_s=1e-6, flush_bytes=2 * L2)
+    assert watch.samples(loaded, 1, 1) == pytest.approx([1e-6], rel=0.02)
+    assert kernel.runs >= 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,18 @@ from spaces.codegen.executable import compile_module, export_library, run_once
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.devices.graph_stopwatch import GraphStopwatch, cuda_stopwatch
-from spaces.devices.runtime import CudaRuntime
+from spaces.devices.graph_stopwatch import cuda_stopwatch
 from spaces.devices.stopwatch import Loaded
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
 from spaces.lowering.lower import lower
 from spaces.targets import cuda
 from spaces.targets.target import device_of, parse_target, resolve_target
+from tests.spaces.check.test_fast_math_errors import FAST, element, module
 from tests.spaces.devices.bad_kernels import kernels, program
 from tests.spaces.lowering.test_host_results import ON_DEVICE, ON_HOST, X, graph
 from tuner.candidate import Draft
+from tuner.checks import fast_math, l2
 from tuner.effort import EFFORTS
 from tuner.record import Measurement, Status
 from tuner.task import Task
@@ -112,7 +114,7 @@ def test_a_graph_and_the_evaluator_agree_on_a_long_kernel_and_not_on_a_short_one
     import tvm
 
     device = device_of(target)
-    watch = cuda_stopwatch(device)
+    watch = cuda_stopwatch(device, target)
     for size, alike in ((1 << 12, False), (1 << 26, True)):
         loaded = Loaded(
             load_artifact(build_artifact(adding(size), target)),
@@ -129,14 +131,28 @@ def test_a_run_that_finds_other_data_in_the_cache_is_slower(target: str) -> None
     import tvm
 
     device, size = device_of(target), 1 << 20
-    runtime = CudaRuntime(device)
     tensors = [tvm.runtime.tensor(np.zeros(size, "float32"), device) for _ in range(2)]
     loaded = Loaded(load_artifact(build_artifact(adding(size), target)), tensors)
-    warm, cold = GraphStopwatch(runtime), GraphStopwatch(runtime, flush_bytes=128 << 20)
+    warm, cold = (cuda_stopwatch(device, resolve_target(l2("cuda", p))) for p in ("warm", "cold"))
     warm.wake(loaded, 10)
     warm_s, cold_s = (min(watch.samples(loaded, 50, 5)) for watch in (warm, cold))
     assert cold_s > 1.2 * warm_s
     assert (warm.conditions().l2, cold.conditions().l2) == ("warm", "cold")
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_functions_of_fast_math_are_right_within_its_bounds(name: str, tmp_path: Path) -> None:
+    from tvm.s_tir import dlight
+
+    fast = resolve_target(fast_math("cuda"))
+    made = module(lambda x: element(name, x))
+    with parse_target(fast):
+        scheduled = dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(made)
+    runner = Runner(target=fast, log_dir=tmp_path, scratch=tmp_path / "scratch")
+    with closing(runner):
+        task = task_of(made["main"], fast, name=name)
+        measured = run(runner, task, build_artifact(scheduled, fast))
+    assert measured.status is Status.OK, measured.error
 
 
 def adding(size: int) -> Any:

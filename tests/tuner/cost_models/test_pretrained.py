@@ -67,6 +67,8 @@ class TestFamily:
         assert family(ZEN) == family(ZEN.replace("2}", "8}")) == "llvm-znver4"
         assert family('{"arch":"sm_90","kind":"cuda"}') == "cuda-sm_90"
         assert family('{"kind":"llvm"}') == "llvm-generic"
+        marked = '{"arch":"sm_90","keys":["cuda","gpu","cold-l2","fast-math"],"kind":"cuda"}'
+        assert family(marked) == "cuda-sm_90-cold-l2-fast-math"
 
     def test_gives_a_name_that_a_registry_takes(self) -> None:
         name = registered_name(family('{"kind":"llvm","mcpu":"odd/na:me"}'))

@@ -51,6 +51,13 @@ def test_a_tangent_is_computed_to_the_last_bits(tmp_path: Path) -> None:
 
 
 @needs_nvcc
+def test_with_fast_math_it_is_one_instruction(tmp_path: Path) -> None:
+    plain, fast = compile_cuda(TANH, "sm_80"), compile_cuda(TANH, "sm_80", fast_math=True)
+    assert "MUFU.TANH" in sass(fast.binary, tmp_path)
+    assert compile_cuda(TANH, "sm_80") == plain, "one is not taken for the other"
+
+
+@needs_nvcc
 def test_it_is_compiled_for_the_architecture_that_is_asked_for(tmp_path: Path) -> None:
     for arch in ("sm_80", "sm_90"):
         code = sass(compile_cuda(TANH, arch).binary, tmp_path)
@@ -146,20 +153,21 @@ def code_of(binary: bytes, folder: Path) -> list[str]:
 
 
 @needs_nvcc
+@pytest.mark.parametrize("fast_math", [False, True])
 @pytest.mark.parametrize("source", [TVM_S, TANH, SPILLING, WARPGROUP])
 def test_the_library_makes_the_code_of_nvcc(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, fast_math: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed_nvrtc()
     calls: list[object] = []
     run = compile.call_nvcc
     monkeypatch.setattr(compile, "call_nvcc", lambda *args: calls.append(args) or run(*args))
     compile._compile.cache_clear()
-    by_library = compile_cuda(source, "sm_90")
+    by_library = compile_cuda(source, "sm_90", fast_math=fast_math)
     assert calls == []
     monkeypatch.setattr(compile, "find_nvrtc", lambda *_: None)
     compile._compile.cache_clear()
-    by_nvcc = compile_cuda(source, "sm_90")
+    by_nvcc = compile_cuda(source, "sm_90", fast_math=fast_math)
     assert len(calls) == 1
     assert by_library.uses == by_nvcc.uses
     code = code_of(by_library.binary, tmp_path)

@@ -10,6 +10,7 @@ from spaces.codegen.cuda import nvcc
 from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc, nvcc_version
 from spaces.passes.toolchain import toolchain_fingerprint
 from tests.needed import needs_nvcc
+from tuner import checks
 from tuner.errors import TunerError
 
 
@@ -25,6 +26,13 @@ def program(folder: Path, says: str = "") -> Path:
 def test_no_call_asks_for_fast_math() -> None:
     said = command(Path("nvcc"), "sm_90", Path("a.cu"), Path("a.cubin"))
     assert not [word for word in said if "fast" in word or "ftz" in word or "prec-" in word]
+
+
+def test_one_that_is_told_to_does() -> None:
+    said = command(Path("nvcc"), "sm_90", Path("a.cu"), Path("a.cubin"), fast_math=True)
+    plain = command(Path("nvcc"), "sm_90", Path("a.cu"), Path("a.cubin"))
+    assert "--use_fast_math" in said
+    assert [word for word in said if word != "--use_fast_math"] == plain
 
 
 def test_a_call_names_the_architecture_once_and_makes_machine_code_for_it_alone() -> None:
@@ -103,8 +111,11 @@ def test_the_toolchain_of_a_cuda_target_names_the_compiler_and_its_flags(
     found = toolchain_fingerprint(cuda)
     assert found.startswith(f"{toolchain_fingerprint()} nvcc=13.0.88 flags=")
     assert toolchain_fingerprint(cpu) == toolchain_fingerprint()
+    fast = toolchain_fingerprint(checks.fast_math(cuda))
+    assert fast != found
+    assert toolchain_fingerprint(checks.l2(cuda, "cold")) == found
     monkeypatch.setattr(nvcc, "FLAGS", (*nvcc.FLAGS, "--use_fast_math"))
-    assert toolchain_fingerprint(cuda) != found
+    assert toolchain_fingerprint(cuda) == fast
 
 
 def test_a_machine_that_only_measures_may_have_none(
@@ -114,4 +125,12 @@ def test_a_machine_that_only_measures_may_have_none(
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
     for name in ("PATH", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.setenv(name, "")
-    assert nvcc.nvcc_fingerprint().startswith("nvcc=none flags=")
+    cuda = '{"arch":"sm_90","kind":"cuda"}'
+    assert nvcc.nvcc_fingerprint(cuda).startswith("nvcc=none flags=")
+
+
+def test_tvm_s_own_call_is_told_what_ours_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = '{"arch":"sm_90","kind":"cuda"}'
+    refused = "TVM_CUDA_NVCC_NO_FAST_MATH"
+    assert nvcc.stock_environment(cuda)[refused]
+    assert not nvcc.stock_environment(checks.fast_math(cuda))[refused]

@@ -18,6 +18,7 @@ from spaces.codegen.executable import Executable, compile_module, export_library
 from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target, resolve_target
 from tests.needed import needs_nvcc
+from tuner import checks
 from tuner.errors import TunerError
 
 pytestmark = pytest.mark.tvm
@@ -77,6 +78,32 @@ def test_an_exported_library_holds_machine_code_and_no_source(
     code = subprocess.check_output(read, text=True, timeout=60)
     assert "code for sm_86" in code
     assert "MUFU.TANH" not in code
+
+
+@needs_nvcc
+def test_a_target_of_fast_math_has_it_wherever_its_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spaces.codegen.cuda import device_code
+
+    asked: list[bool] = []
+    compiled = device_code.compile_cuda
+
+    def watched(source: str, arch: str, *, fast_math: bool) -> Any:
+        asked.append(fast_math)
+        return compiled(source, arch, fast_math=fast_math)
+
+    monkeypatch.setattr(device_code, "compile_cuda", watched)
+    monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
+    for target, wanted in ((CUDA, False), (resolve_target(checks.fast_math(CUDA)), True)):
+        export_library(compile_module(lower(gelu(), target), target), tmp_path / "net.so")
+        build_artifact(scheduled(), target)
+        with compiling_for(parse_target(target)):
+            import tvm
+
+            tvm.get_global_func("tvm_callback_cuda_compile")('extern "C" __global__ void k() {}')
+        assert asked == [wanted] * 3
+        asked.clear()
 
 
 @needs_nvcc

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spaces.targets import cuda
+from spaces.targets.backends import BACKENDS, backend_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.nvidia.board import Board
 from spaces.targets.nvidia.driver import read_device
@@ -18,10 +19,13 @@ from spaces.targets.target import (
     asks_for,
     device_fingerprint,
     former_fingerprint,
+    parse_target,
     resolve_target,
+    takes_the_same,
 )
 from tests.contracts.programs import gemm_task
 from tests.spaces.targets.nvidia.fake_driver import H100, H100_PCIE, fake_driver
+from tuner import checks
 from tuner.errors import TunerError
 
 pytestmark = pytest.mark.tvm
@@ -189,3 +193,54 @@ def test_a_target_that_this_machine_cannot_be_says_what_it_lacks(
     assert helps in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not cuda.present()
+
+
+MARKS = {
+    "fast math": (checks.fast_math, checks.FAST_MATH),
+    "cold": (lambda text: checks.l2(text, "cold"), checks.COLD_L2),
+}
+
+
+@pytest.mark.parametrize("what", MARKS)
+def test_a_mark_makes_another_target_of_the_same_device(what: str) -> None:
+    mark, key = MARKS[what]
+    plain, marked = resolve_target(WAYS[0]), resolve_target(mark(WAYS[0]))
+    assert json.loads(marked) == {**json.loads(plain), "keys": ["cuda", "gpu", key]}
+    assert resolve_target(marked) == marked
+    assert key in parse_target(marked).keys
+    assert str(parse_target(marked).attrs["arch"]) == "sm_90"
+    assert backend_of(marked) is backend_of(parse_target(marked)) is BACKENDS[-1]
+    assert gpu_of(marked) == gpu_of(plain)
+    assert gemm_task(marked).key != gemm_task(plain).key
+    assert takes_the_same(plain, marked), "schedules of one may seed the other"
+    assert not takes_the_same(resolve_target('{"kind":"cuda","arch":"sm_80"}'), marked)
+
+
+@pytest.mark.parametrize("what", MARKS)
+def test_a_run_goes_on_with_its_marks_and_with_no_others(
+    what: str, with_device: Callable[[dict[int, int]], None]
+) -> None:
+    mark, _ = MARKS[what]
+    plain, marked = resolve_target(WAYS[0]), resolve_target(mark(WAYS[0]))
+    for ask in ("auto", mark("auto"), mark("cuda"), mark(WAYS[0]), marked):
+        assert asks_for(ask, marked)
+        assert asks_for(ask, plain) == (ask == "auto")
+    for ask in ("cuda", WAYS[0], plain, checks.l2("auto", "warm")):
+        assert asks_for(ask, plain)
+        assert not asks_for(ask, marked)
+    emulated = resolve_target(checks.emulated(WAYS[0]))
+    assert not asks_for(mark("auto"), emulated)
+    with_device(H100)
+    assert resolve_target(mark("auto")) == marked
+
+
+def test_cold_runs_have_a_fingerprint_of_their_own(
+    with_device: Callable[[dict[int, int]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = resolve_target(WAYS[0])
+    cold, fast = (resolve_target(mark(WAYS[0])) for mark, _ in reversed(MARKS.values()))
+    assert device_fingerprint(cold) == "cuda sm_90 l2=cold"
+    with_device(H100)
+    monkeypatch.setattr(cuda, "read_board", lambda bus: Board("580.95.05", 700, False))
+    assert device_fingerprint(cold) == f"{device_fingerprint(plain)} l2=cold"
+    assert device_fingerprint(fast) == device_fingerprint(plain), "the toolchain's differs"
