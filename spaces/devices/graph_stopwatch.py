@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 from spaces.devices.health import Health, Nvml, read_health
 from spaces.devices.runtime import CudaRuntime, Graph, Runtime
@@ -20,6 +20,7 @@ from spaces.targets.nvidia.driver import read_device
 from tuner.checks import is_cold
 from tuner.record import Conditions
 
+_T = TypeVar("_T")
 _MOST_LAUNCHES = 200
 """Launches in one graph. What one launch of a graph costs, 5 us, is shared by all of them."""
 _WAKE_S = 0.004
@@ -64,10 +65,19 @@ class GraphStopwatch:
         self._anchor: Graph | None = None
 
     def run_once(self, loaded: Loaded) -> float:
-        """See `Stopwatch`."""
-        if self._flush_bytes:
-            self._runtime.memset(self._flush_bytes)()
-        return run_once(loaded, self._runtime.synchronize)
+        """See `Stopwatch`. The clock is brought up before: a kernel may be cut off by this run."""
+
+        def run() -> float:
+            spent_s = 0.0
+            for _ in range(_WAKE_RUNS):
+                if spent_s >= _WAKE_S:
+                    break
+                spent_s += self._work_s()
+            if self._flush_bytes:
+                self._runtime.memset(self._flush_bytes)()
+            return run_once(loaded, self._runtime.synchronize)
+
+        return self._at_full_speed(run)
 
     def wake(self, loaded: Loaded, runs: int) -> None:
         """See `Stopwatch`."""
@@ -80,23 +90,32 @@ class GraphStopwatch:
         self._runtime.synchronize()
 
     def samples(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
-        """See `Stopwatch`. Samples of a device that throttled meanwhile are taken again."""
-        for _ in range(_TRIES - 1):
-            taken = self._sample(loaded, runs, count)
-            if self._health is None or not self._health().throttled:
-                return taken
-            self._sleep(_COOL_S)
-        return self._sample(loaded, runs, count)
+        """See `Stopwatch`."""
+        return self._at_full_speed(lambda: self._sample(loaded, runs, count))
 
     def conditions(self) -> Conditions:
         """See `Stopwatch`. The fixed work is the filling of 512 MiB of the device's memory."""
+        anchor_s = self._work_s()
+        known = {} if self._health is None else self._health().as_measured()
+        l2 = "cold" if self._flush_bytes else "warm"
+        return Conditions(l2=l2, anchor_s=anchor_s, **known)
+
+    def _at_full_speed(self, measure: Callable[[], _T]) -> _T:
+        """What is measured, once more where the device throttled meanwhile."""
+        for _ in range(_TRIES - 1):
+            measured = measure()
+            if self._health is None or not self._health().throttled:
+                return measured
+            self._sleep(_COOL_S)
+        return measure()
+
+    def _work_s(self) -> float:
+        """Seconds of some fixed work."""
         if self._anchor is None:
             fill = self._runtime.memset(_ANCHOR_BYTES)
             self._anchor = self._runtime.graph([fill], _ANCHOR_FILLS)
             self._anchor.launch(1)
-        known = {} if self._health is None else self._health().as_measured()
-        l2 = "cold" if self._flush_bytes else "warm"
-        return Conditions(l2=l2, anchor_s=self._anchor.launch(1), **known)
+        return self._anchor.launch(1)
 
     def _sample(self, loaded: Loaded, runs: int, count: int) -> tuple[float, ...]:
         kernel = loaded.function()

@@ -19,6 +19,7 @@ class FakeKernel:
     warm_s: float
     cold_s: float
     runs: int = 0
+    took_s: float = 0.0
 
     def get_function(self, _name: str, *, query_imports: bool = False) -> Callable[..., None]:
         return lambda *_arguments: self.runtime.enqueue(self)
@@ -31,6 +32,8 @@ class FakeRuntime:
     now_s: float = 0.0
     clocks: list[float] = field(default_factory=lambda: [1.0])
     """The share of the full clock, sample by sample; the last one stays."""
+    asleep_s: float = 0.0
+    """Seconds of work at first that it does at a sixth of its clock."""
     fails: dict[str, str] = field(default_factory=dict)
     """The error that a call gives, by the call's name."""
     recording: list[object] | None = None
@@ -46,10 +49,11 @@ class FakeRuntime:
         self.run(work)
 
     def run(self, work: object) -> None:
-        share = self.clocks[0]
+        share = self.clocks[0] if self.now_s >= self.asleep_s else 1 / 6
         if isinstance(work, FakeKernel):
             work.runs += 1
-            self.now_s += (work.warm_s if self.in_cache is work else work.cold_s) / share
+            work.took_s = (work.warm_s if self.in_cache is work else work.cold_s) / share
+            self.now_s += work.took_s
             self.in_cache = work
         elif isinstance(work, int):
             self.now_s += work * FILL_S_PER_BYTE / share

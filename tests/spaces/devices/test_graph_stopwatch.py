@@ -1,5 +1,5 @@
-"""Kernels on a CUDA device are timed by graphs. Most of it on a device that is a clock; what a real
-one joins is marked `gpu`."""
+"""Kernels on a CUDA device are timed by graphs: here on a device that is a clock. A real one has
+`tests/spaces/devices/test_real_device.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from spaces.devices import graph_stopwatch
 from spaces.devices.graph_stopwatch import GraphStopwatch, cuda_stopwatch
-from spaces.devices.runtime import DeviceFault
+from spaces.devices.runtime import OUT_OF_MEMORY, DeviceFault
 from spaces.devices.stopwatch import Loaded
 from spaces.targets.nvidia.driver import read_device
 from tests.spaces.devices.fake_cuda import LAUNCH_S, FakeKernel, FakeRuntime
@@ -70,6 +70,18 @@ def test_a_device_that_stays_throttled_gives_times_that_say_so() -> None:
     assert (told.slowed_by, told.clock_mhz, told.most_clock_mhz) == (("temperature",), 990, 1980)
 
 
+def test_the_clock_is_up_before_a_run_that_may_cut_a_kernel_off() -> None:
+    watch, kernel, loaded = made(FakeRuntime(asleep_s=3e-3), 10e-3)
+    watch.run_once(loaded)
+    assert kernel.took_s == 10e-3
+
+
+def test_a_single_run_on_a_throttled_device_is_made_again_too() -> None:
+    watch, kernel, loaded = made(FakeRuntime(clocks=[0.5, 1.0]), 50e-3)
+    watch.run_once(loaded)
+    assert (kernel.runs, kernel.took_s) == (2, 50e-3)
+
+
 def test_the_anchor_tells_a_slow_device_from_a_slow_kernel() -> None:
     runtime = FakeRuntime(clocks=[1.0, 0.5])
     watch, _, _ = made(runtime, 10e-6)
@@ -87,14 +99,16 @@ def test_nothing_is_said_of_a_device_that_does_not_tell() -> None:
     assert (told.clock_mhz, told.temperature_c, told.slowed_by) == (0, 0, ())
 
 
-@pytest.mark.parametrize("call", ["launch", "synchronize", "graph"])
-def test_an_error_of_the_driver_has_its_name(call: str) -> None:
+@pytest.mark.parametrize("call", ["launch", "synchronize", "graph", "memset"])
+@pytest.mark.parametrize("name", ["cudaErrorIllegalAddress", *OUT_OF_MEMORY])
+def test_an_error_of_the_driver_has_its_name(call: str, name: str) -> None:
     runtime = FakeRuntime()
     watch, _, loaded = made(runtime, 1e-6)
-    runtime.fails[call] = "cudaErrorIllegalAddress"
-    with pytest.raises(DeviceFault, match="cudaErrorIllegalAddress"):
-        watch.run_once(loaded) if call == "synchronize" else watch.samples(loaded, 10, 1)
+    runtime.fails[call] = name
+    with pytest.raises(DeviceFault, match=name):
+        watch.samples(loaded, 10, 1) if call in ("launch", "graph") else watch.run_once(loaded)
     assert runtime.recording is None
+    assert runtime.open_graphs <= 1, "but that of the fixed work"
 
 
 def test_a_device_is_woken_by_at_least_the_runs_asked_for() -> None:
