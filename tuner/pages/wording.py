@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tuner.candidate import shown_space
+from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
 from tuner.report.words import (
     MODELLED,
@@ -137,12 +138,36 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
         ("target", _target(manifest.target)),
         ("measured on", "; ".join(run.devices)),
         ("times", modelled_note(manifest.target)),
+        ("while timed", conditions_note(run.conditions)),
         ("compiled with", "; ".join(run.toolchains)),
         ("options", ", ".join(f"{key} {value}" for key, value in sorted(options.items()))),
         ("tuner", manifest.tuner_version),
         ("sessions", "; ".join(ends)),
     ]
     return [(name, value) for name, value in told if value]
+
+
+_UNLIKE = 1.05
+"""How many times as long fixed work takes on one worker as on another that is worth a word."""
+
+
+def conditions_note(conditions: TimingConditions) -> str:
+    """What was wrong with devices while kernels were timed on them; empty where nothing was."""
+    of = f"of {conditions.timed} times"
+    said = [
+        f"{n} {of} on a device that was slowed by {why}" for why, n in conditions.slowed.items()
+    ]
+    if conditions.beside:
+        said.append(f"{conditions.beside} {of} beside other processes on the device")
+    anchors_s = {name: s for name, s in conditions.anchors_s.items() if s > 0}
+    if anchors_s:
+        slow, fast = (choose(anchors_s, key=anchors_s.__getitem__) for choose in (max, min))
+        times = anchors_s[slow] / anchors_s[fast]
+        if times > _UNLIKE:
+            said.append(
+                f"fixed work took {three_digits(times)} times as long on {slow} as on {fast}"
+            )
+    return "; ".join(said)
 
 
 def _target(text: str) -> str:

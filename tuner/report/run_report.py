@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.report.conditions import ConditionsFold, TimingConditions
 from tuner.report.failures import FailureFold, FailureKind
 from tuner.report.model_curve import CurveFold, ModelCurve
 from tuner.report.noise import Retiming, RetimingFold
@@ -83,6 +84,7 @@ class RunReport:
     last_s: float
     devices: tuple[str, ...]
     toolchains: tuple[str, ...]
+    conditions: TimingConditions
 
     @property
     def _times(self) -> ModelTimes:
@@ -144,10 +146,10 @@ def run_report(
     names = {task.key: task.name for task in tasks}
     chosen_s = {key: chosen.latency_s for key, chosen in kernel_sets.items()}
     curve, failures = CurveFold(tasks, store.defaults(), sessions), FailureFold(names)
-    again, predicted = RetimingFold(names), PredictionFold(names)
+    again, predicted, conditions = RetimingFold(names), PredictionFold(names), ConditionsFold()
     devices, toolchains = set(), set()
     for record in store.scan():
-        for taken in (curve, failures, again, predicted):
+        for taken in (curve, failures, again, predicted, conditions):
             taken.take(record)
         devices.add(record.provenance.device)
         toolchains.add(record.provenance.toolchain)
@@ -170,6 +172,7 @@ def run_report(
         last_s=curve.last_s,
         devices=tuple(sorted(devices - {""})),
         toolchains=tuple(sorted(toolchains - {""})),
+        conditions=conditions.conditions(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -17,7 +17,9 @@ from tests.tuner.pages.sample_run import (
     sample,
 )
 from tuner.candidate import of_knobs
-from tuner.record import Measurement, Predicted, Record, Status, Trial
+from tuner.pages.wording import conditions_note
+from tuner.record import Conditions, Measurement, Predicted, Provenance, Record, Status, Trial
+from tuner.report.conditions import ConditionsFold
 from tuner.report.failures import FailureFold
 from tuner.report.model_curve import model_curve
 from tuner.report.noise import RetimingFold
@@ -126,6 +128,28 @@ def test_noise_is_told_of_candidates_that_were_timed_again_twice() -> None:
         ("first", 3, True),
     ]
     assert [r.relative for r in told] == pytest.approx([1.0 / 1.1, 1.2 / 1.1, 1.0])
+
+
+def test_what_was_wrong_with_devices_is_counted_and_said() -> None:
+    def timed(number: int, worker: str, **condition: Any) -> Record:
+        conditions = Conditions("warm", **condition)
+        told = record("a", number, 2.0, number)
+        return replace(
+            told,
+            measurement=replace(told.measurement, conditions=conditions),
+            provenance=Provenance(worker),
+        )
+
+    some = [record("a", 0, 4.0, 1)]
+    some += [timed(n, "runner-1", anchor_s=2e-4) for n in range(1, 4)]
+    assert conditions_note(taken(ConditionsFold(), some).conditions()) == ""
+    some.append(timed(4, "runner-1", anchor_s=2e-4, slowed_by=("temperature",)))
+    some.append(timed(5, "runner-2", anchor_s=3e-4, strangers=1))
+    assert conditions_note(taken(ConditionsFold(), some).conditions()) == (
+        "1 of 5 times on a device that was slowed by temperature; "
+        "1 of 5 times beside other processes on the device; "
+        "fixed work took 1.50 times as long on runner-2 as on runner-1"
+    )
 
 
 def test_predictions_stand_beside_what_was_measured() -> None:
