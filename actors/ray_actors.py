@@ -33,6 +33,9 @@ from tuner.task import Instance, Task
 # Signs of life have a thread of their own, since they are given while a job runs.
 _OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"beat": 1}}
 
+_FETCH_S = 5.0
+"""To build a kernel anew takes less than to wait longer for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
@@ -183,7 +186,7 @@ class BuilderActor(_Alive):
         )
 
     def ready(self) -> About:
-        """Wait for the child to be warm, and to have built for each target; return its toolchain."""
+        """Wait for the child to be warm, and to have built for each target: its toolchain."""
         self._worker.ready()
         targets = {task.target for task in self._tasks.values()}
         toolchains = {self._worker.try_target(target) for target in targets}
@@ -231,7 +234,7 @@ class RunnerActor(_Alive):
     def run(
         self,
         task_key: str,
-        artifact: bytes,
+        artifact: Sequence[Any],
         sha256: str,
         timing: Timing,
         cutoff_s: float | None,
@@ -242,19 +245,33 @@ class RunnerActor(_Alive):
         """Check and time an artifact, on one shape if its task has several; after `learn`. See
         `Runner.run`.
 
-        Returns None if the artifact's checksum is wrong: it was not loaded then.
+        Args:
+            artifact: one reference to it. Ray fetches a bare one before it makes the call, and
+                holds all later calls back meanwhile, those for signs of life too.
+
+        Returns None if the artifact does not come, or its checksum is wrong: it was not loaded.
         """
-        if hashlib.sha256(artifact).hexdigest() != sha256:
+        built = _fetched(artifact[0])
+        if hashlib.sha256(built).hexdigest() != sha256:
             return None
         return self._worker.run(
             self._tasks[task_key],
-            artifact,
+            built,
             timing=timing,
             cutoff_s=cutoff_s,
             deadline_s=deadline_s,
             instance=instance,
             library=library,
         )
+
+
+def _fetched(reference: Any) -> bytes:
+    """What lies behind a reference; empty if it is lost, or does not come: Ray may ask a machine
+    for it that is gone, and asks another one 10 s later."""
+    try:
+        return bytes(ray.get(reference, timeout=_FETCH_S))
+    except (ray.exceptions.ObjectLostError, ray.exceptions.GetTimeoutError):
+        return b""
 
 
 def actor_class(kind: str) -> Any:

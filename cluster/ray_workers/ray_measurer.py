@@ -264,7 +264,7 @@ class RayMeasurer:
         timing = self._effort.timing_of(job.trial)
         return actor.run.remote(
             job.trial.task_key,
-            job.artifact,
+            [job.artifact],
             job.compiled.sha256,
             timing,
             job.cutoff_s,

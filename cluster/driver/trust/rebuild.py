@@ -180,12 +180,13 @@ def rebuilder(
 
 
 def _here(runner: Runner | None, target: str, lacks: str) -> Here:
-    if runner is None:
-        from spaces.passes.toolchain import toolchain_fingerprint
+    from spaces.passes.toolchain import toolchain_fingerprint
 
-        return Here("", toolchain_fingerprint(target), lacks)
-    runner.ready()
-    return Here(*runner.about())
+    device = ""
+    if runner is not None:
+        runner.ready()
+        device = runner.device()
+    return Here(device, toolchain_fingerprint(target), lacks)
 
 
 def _lacking(target: str) -> str:

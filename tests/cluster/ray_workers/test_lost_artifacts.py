@@ -96,6 +96,20 @@ def test_an_artifact_that_was_changed_on_its_way_is_never_loaded(tmp_path: Path)
     assert not wrong
 
 
+def test_one_that_does_not_come_is_built_again_and_its_runner_stays(tmp_path: Path) -> None:
+    """As one that is asked of a machine that is gone, which Ray does not know yet."""
+    import ray
+
+    never = ray.remote(num_cpus=0)(lambda: time.sleep(3600.0)).remote()
+    coming = [never]
+    with measuring(tmp_path, lambda artifact: coming.pop() if coming else artifact) as lab:
+        record = measured(lab)
+        assert record.provenance.worker == "runner-1"
+        assert lab.measurer.counts["runner"].lost == 0  # type: ignore[attr-defined]
+    ray.cancel(never, force=True)
+    assert (record.measurement.status, record.attempt) == (Status.OK, 2)
+
+
 @pytest.mark.long
 def test_one_that_is_changed_each_time_is_lost_in_the_end(tmp_path: Path) -> None:
     import ray
