@@ -97,7 +97,7 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     nest = next((found for found in nests if found is not None), None)
     if nest is None or not nest.loops:
         return None
-    on_cpu = backend_of(task.target).everywhere
+    on_cpu = backend_of(task.target).on_host
     cores = cpu_of(task.target).cores if on_cpu else 1
     steps = _product(nest, LoopKind.PARALLEL)
     busy = steps / (math.ceil(steps / cores) * cores)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from spaces.codegen.cuda import nvrtc
 from tuner.checks import is_fast_math
 from tuner.errors import TunerError
 
@@ -111,9 +112,9 @@ def nvcc_version(nvcc: Path) -> str:
 
 
 def nvcc_fingerprint(target_json: str) -> str:
-    """The compiler's version, and a hash of the flags that we call it with for a target. A machine
-    that only measures may have none."""
-    said = (*FLAGS, FAST_MATH) if is_fast_math(target_json) else FLAGS
+    """The compiler's version, and a hash of the flags that we call it and NVRTC with for a target.
+    A machine that only measures may have none."""
+    said = (*FLAGS, *nvrtc.OPTIONS, *((FAST_MATH,) if is_fast_math(target_json) else ()))
     flags = hashlib.sha256(" ".join(said).encode()).hexdigest()[:8]
     try:
         version = nvcc_version(find_nvcc())  # NVRTC is used if it makes the same code

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from spaces.deploy.explain import explain
+from spaces.design_space.default_schedule import default_candidate
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
+from spaces.targets.target import emulated_target, resolve_target
 from tests.contracts.programs import gemm_task, setting_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
@@ -70,6 +72,17 @@ def test_caches_hold_what_fits(task: Task) -> None:
     whole = 3 * 64 * 64 * 4
     assert (last.loops_inside, last.moved_bytes) == (5, whole)
     assert nearest.moved_bytes >= whole
+
+
+def test_of_the_emulated_device_is_said_what_is_said_of_a_gpu() -> None:
+    """It is no CPU, though it is one's threads."""
+    said = []
+    for resolve in (resolve_target, emulated_target):
+        task = gemm_task(resolve('{"kind":"cuda","arch":"sm_80"}'), 64)
+        said.append(explain(task, default_candidate(task)))
+    assert said[0] == said[1]
+    assert said[0] is not None
+    assert (said[0].caches, said[0].remarks) == ((), ())
 
 
 def test_a_template_says_what_it_predicted(task: Task) -> None:

@@ -114,8 +114,10 @@ def test_the_toolchain_of_a_cuda_target_names_the_compiler_and_its_flags(
     fast = toolchain_fingerprint(checks.fast_math(cuda))
     assert fast != found
     assert toolchain_fingerprint(checks.l2(cuda, "cold")) == found
-    monkeypatch.setattr(nvcc, "FLAGS", (*nvcc.FLAGS, "--use_fast_math"))
-    assert toolchain_fingerprint(cuda) == fast
+    for where, name in ((nvcc, "FLAGS"), (nvcc.nvrtc, "OPTIONS")):
+        with monkeypatch.context() as change:
+            change.setattr(where, name, (*getattr(where, name), "--device-debug"))
+            assert toolchain_fingerprint(cuda) != found
 
 
 def test_a_machine_that_only_measures_may_have_none(
