@@ -104,11 +104,17 @@ def _is_weight(argument: Any) -> bool:
 
 
 def imported(program: Any) -> Model:
-    """The model of an exported program.
+    """The model of an exported program, whose weights are taken to the host: compilers read them.
 
     Raises:
         TunerError: TVM cannot take it.
     """
+    import torch
+
+    for kept in (program.state_dict, program.constants):
+        for name, value in kept.items():
+            if torch.is_tensor(value):
+                kept[name] = value.cpu()
     return model_in_memory(program, ModelSpec("graph"))
 
 

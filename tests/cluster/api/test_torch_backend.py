@@ -110,6 +110,18 @@ def test_each_shape_is_compiled_and_other_weights_are_seen(
     assert compiled(graphs) == 2
 
 
+@pytest.mark.gpu
+def test_on_a_device_tensors_stay_there(graphs: list[Graph], no_runs: str) -> None:
+    model = classifier().cuda()
+    fast = torch.compile(model, backend="elastic_tuner", options={"store": no_runs}, dynamic=False)
+    for rows in (16, 5, 16):
+        x = torch.randn(rows, 64, device="cuda")
+        got = fast(x)
+        assert got.device == x.device
+        torch.testing.assert_close(got, model(x), rtol=1e-3, atol=1e-4)
+    assert compiled(graphs) == 2
+
+
 def test_one_graph_of_any_length_is_compiled_for_the_lengths_that_come(
     graphs: list[Graph], no_runs: str
 ) -> None:
