@@ -12,9 +12,11 @@ from actors.builder import Builder
 from actors.inline import InlineMeasurer
 from actors.inline_space import InlineSpacePool
 from actors.runner import Runner
+from spaces.targets.target import emulated_target, resolve_target
 from tests.contracts.measurer import MeasurerContract, Measuring
 from tests.contracts.programs import BROKEN, gemm_task, sampled, setting_of, twin_of
 from tests.contracts.space_pool import SpacePoolContract
+from tuner.candidate import Candidate
 from tuner.record import Provenance
 from tuner.task import Task
 
@@ -26,23 +28,46 @@ def task() -> Task:
     return gemm_task()
 
 
-@pytest.fixture(scope="module")
-def measuring(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
-    folder: Path = tmp_path_factory.mktemp("inline")
+class TestInlineMeasurer(MeasurerContract):
+    """On one builder and one runner of this process."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def measuring(cls, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
+        yield from open_measuring(task, tmp_path_factory.mktemp("inline"), setting_of(task))
+
+
+@pytest.mark.long
+class TestInlineMeasurerOfTheEmulatedDevice(MeasurerContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def measuring(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
+        task = gemm_task(emulated_target('{"kind":"cuda","arch":"sm_80"}'))
+        yield from open_measuring(task, tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.mark.gpu
+class TestInlineMeasurerOfADevice(MeasurerContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def measuring(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
+        task = gemm_task(resolve_target("cuda"))
+        yield from open_measuring(task, tmp_path_factory.mktemp("cuda"))
+
+
+def open_measuring(
+    task: Task, folder: Path, setting: Candidate | None = None
+) -> Iterator[Measuring]:
+    """A measurer of a task, and what it can be asked for."""
     measurer = InlineMeasurer(
         [task],
         Builder(log_dir=folder),
         Runner(target=task.target, log_dir=folder, scratch=folder),
-        provenance=Provenance("inline", "this cpu", "this tvm"),
+        provenance=Provenance("inline", "this device", "this tvm"),
     )
     good = sampled(task, 4)
-    twin, setting = twin_of(task, good[0]), setting_of(task)
-    yield Measuring(measurer, task.key, good, BROKEN, twin, setting)
+    yield Measuring(measurer, task.key, good, BROKEN, twin_of(task, good[0]), setting)
     measurer.close()
-
-
-class TestInlineMeasurer(MeasurerContract):
-    """On one builder and one runner of this process."""
 
 
 class TestInlineSpacePool(SpacePoolContract):
