@@ -110,9 +110,7 @@ def nvcc() -> str:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks who stays together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what stays together where tests run in several processes: a file, and all files of the
-    cluster with a test that needs Ray.
-
-    Of Ray there is one cluster for all tests; its own fake autoscaler has a fixed port.
+    cluster with a test that needs Ray, of which there is one cluster for all tests.
     """
     of_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
     for item in items:

@@ -547,6 +547,7 @@ def quantity(text: str) -> float:
             "as long as ~ trials are left",
             "cluster.scaling.scaling_policy",
             "_TRIALS_PER_RUNNER",
+            "_TRIALS_PER_BUILDER",
         ),
         (
             "fleet",

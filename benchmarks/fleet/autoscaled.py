@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from benchmarks.fleet.local import ALONE
 from tuner.errors import TunerError
 
 _START_S = 90.0
-_PORT = 6379
 _HEAD_KIND = "ray.head.default"
 _PROVIDER = "benchmarks.fleet.provider.MachinesApart"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -132,12 +132,14 @@ def autoscaled(head: Mapping[str, float], autoscaling: Autoscaling) -> Iterator[
         head: resources of the head, by Ray's names.
     """
     mark = uuid.uuid4().hex
-    address = f"127.0.0.1:{_PORT}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
         environment = {**os.environ, **ALONE, MARK: mark, **autoscaling.environment()}
         environment.pop("RAY_ADDRESS", None)
         command = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={_PORT}"),
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}"),
             *autoscaling.start_words(Path(folder), head, address),
             *(f"--temp-dir={folder}", "--include-dashboard=False"),
             f"--num-cpus={int(head.get('CPU', 0))}",
