@@ -547,6 +547,11 @@ def quantity(text: str) -> float:
             "as long as ~ trials are left",
             "cluster.scaling.scaling_policy",
             "_TRIALS_PER_RUNNER",
+        ),
+        (
+            "fleet",
+            "at most one for ~ trials that are left",
+            "cluster.scaling.scaling_policy",
             "_TRIALS_PER_BUILDER",
         ),
         (
