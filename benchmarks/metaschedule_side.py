@@ -77,12 +77,14 @@ def order_for(
     seed: int,
     as_shipped: bool,
     timing: Timing,
+    module: str = "",
 ) -> Order:
     """The order that gives MetaSchedule what ours gets.
 
     Args:
         timing: ours. Its samples fill the same total time, and are as many as ours has at least:
             a slow program is timed as often as by ours, a fast one as long.
+        module: see `Order`.
     """
     return Order(
         folder=str(folder),
@@ -96,6 +98,7 @@ def order_for(
         timeout_s=_TIMEOUT_S,
         samples=timing.min_samples,
         sample_ms=math.ceil(1e3 * timing.total_s / timing.min_samples),
+        module=module,
     )
 
 
