@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.runner import Runner
+from benchmarks.figures import rank_correlation
+from benchmarks.gpu.predicted import predict_s
 from benchmarks.gpu.workloads import Workload
 from tuner.candidate import Candidate, Draft
 from tuner.effort import EFFORTS
@@ -40,7 +42,7 @@ class Sample:
 
     Attributes:
         artifact: compiled; empty where that failed, for the reason `error`.
-        predicted_s: its space's estimate, where it has one.
+        predicted_s: its space's estimate, or where that has none, see `predicted`.
     """
 
     workload: str
@@ -92,17 +94,18 @@ class Side:
 
     def to_json(self) -> dict[str, Any]:
         """What to write down."""
-        seconds = self.best[1] if self.best else None
+        pairs = [(_us(sample.predicted_s), took_s * 1e6) for sample, took_s in self.timed]
+        known = [(guess, us) for guess, us in pairs if guess is not None]
         return {
-            "best_us": None if seconds is None else seconds * 1e6,
+            "best_us": pairs[0][1] if pairs else None,
+            "predicted_us": pairs[0][0] if pairs else None,
+            "ranks_predicted": rank_correlation([g for g, _ in known], [us for _, us in known]),
             "by_rows_us": {rows: s * 1e6 for rows, s in self.by_rows_s.items()},
             "ended": dict(self.ended),
             "errors": self.errors,
             "build_s": _mean([sample.build_s for sample, _ in self.timed]),
             "run_s": _mean(self.run_s),
-            "predicted_and_measured_us": [
-                [_us(sample.predicted_s), took_s * 1e6] for sample, took_s in self.timed
-            ],
+            "predicted_and_measured_us": pairs,
             "conditions": self.conditions,
         }
 
@@ -134,9 +137,10 @@ def draw(workload: Workload, target: str, number: int, parent: Candidate | None)
         answer = child.build(task.key, point.candidate)
         build_s = time.perf_counter() - started_s
         if answer.artifact:
-            return Sample(
-                workload.name, point.candidate, answer.artifact, "", point.estimate_s, build_s
-            )
+            guess_s = point.estimate_s
+            if guess_s is None and point.schedule is not None:
+                guess_s = predict_s(point.schedule.mod, target)
+            return Sample(workload.name, point.candidate, answer.artifact, "", guess_s, build_s)
         why = answer.error
     return Sample(workload.name, error=why)
 

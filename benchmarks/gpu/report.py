@@ -72,12 +72,14 @@ def _tell_row(name: str, row: Mapping[str, Any]) -> None:
         row.get(side, {}) for side in ("ours", "torch", "triton", "metaschedule")
     )
     best_us, torch_us = mine.get("best_us"), torch.get("torch_us")
-    said = [f"ours {_us(best_us)}", f"torch {_us(torch_us)}"]
-    said.append(f"triton {_us(triton.get('triton_us'))}")
+    said = [f"ours {_us(best_us)} (predicted {_us(mine.get('predicted_us'))})"]
+    said += [f"torch {_us(torch_us)}", f"triton {_us(triton.get('triton_us'))}"]
     if theirs:
         said.append(f"metaschedule {_us(theirs.get('best_us'))}")
     if best_us and torch_us:
         said.append(f"{torch_us / best_us:.2f} of torch's speed")
+    if (ranks := mine.get("ranks_predicted")) is not None:
+        said.append(f"ranks agree with those predicted by {ranks:.2f}")
     said.append(str(mine.get("ended", "")))
     where = "emulated, by a model: " if _EMULATED in row.get("device", "") else ""
     print(f"{name:32} {where}" + ", ".join(said), flush=True)
