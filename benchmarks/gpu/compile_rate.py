@@ -13,7 +13,6 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 
 from benchmarks.gpu.compile import run_nvcc, version_of_nvcc
 from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
+from benchmarks.machine import spent_cpu_s
 from spaces.codegen.cuda.nvcc import find_nvcc
 from spaces.codegen.cuda.nvrtc import compile_by_nvrtc, find_nvrtc
 from tuner.errors import TunerError
@@ -137,7 +137,7 @@ def compile_call(sources: Sequence[str], way: Way) -> float:
     Raises:
         RuntimeError: the compiler is not there, or refuses them.
     """
-    before_s = _cpu_s()
+    before_s = spent_cpu_s()
     source = join_kernels(sources)
     nvcc = find_nvcc()
     if way.compiler == "nvcc":
@@ -150,7 +150,7 @@ def compile_call(sources: Sequence[str], way: Way) -> float:
         if path is None:
             raise RuntimeError("there is no NVRTC of nvcc's version")
         compile_by_nvrtc(path, source, way.arch, nvcc.parent.parent)
-    return _cpu_s() - before_s
+    return spent_cpu_s() - before_s
 
 
 def summarise(way: Way, rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
@@ -158,12 +158,6 @@ def summarise(way: Way, rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
     medians = {key: statistics.median(found[key] for found in rounds) for key in rounds[0]}
     named = {"compiler": way.compiler, "kernels_in_a_call": way.together, "arch": way.arch}
     return {**named, **medians, "rounds": list(rounds)}
-
-
-def _cpu_s() -> float:
-    """Seconds of this process and of its children that ended."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, kinds))
 
 
 if __name__ == "__main__":
