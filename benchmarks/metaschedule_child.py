@@ -154,8 +154,9 @@ def _runner(order: Order, diary: _Diary) -> Any:
 
 
 def _first(errors: list[str]) -> str:
-    """The first error in one line."""
-    return " ".join(errors[0].split())[:200] if errors else ""
+    """The last line of the first error, which ends a traceback."""
+    lines = [line.strip() for line in errors[0].splitlines() if line.strip()] if errors else []
+    return lines[-1][:200] if lines else ""
 
 
 if __name__ == "__main__":

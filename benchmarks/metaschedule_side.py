@@ -102,17 +102,20 @@ def order_for(
     )
 
 
-def tune(order: Order, *, cores: int, limit_s: float) -> TheirRun:
+def tune(
+    order: Order, *, cores: int, limit_s: float, variables: Mapping[str, str] | None = None
+) -> TheirRun:
     """Run it.
 
     Args:
         cores: threads of each kernel.
         limit_s: after which it is ended; what it found stays.
+        variables: of its environment, besides this process's.
     """
     folder = Path(order.folder)
     folder.mkdir(parents=True)
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, **thread_variables(cores), "PYTHONPATH": path}
+    env = {**os.environ, **(variables or {}), **thread_variables(cores), "PYTHONPATH": path}
     (folder / DATABASE).mkdir()
     command = [sys.executable, "-m", "benchmarks.metaschedule_child", order.to_json()]
     watched = watch(command, env=env, limit_s=limit_s, cwd=str(folder))

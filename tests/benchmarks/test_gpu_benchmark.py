@@ -15,6 +15,7 @@ from benchmarks.gpu import beside, metaschedule, ours, report
 from benchmarks.gpu.compare import Plan, steps_beside
 from benchmarks.gpu.report import Report, file_for
 from benchmarks.gpu.workloads import ON_A_DEVICE, ON_THE_EMULATED_DEVICE, Workload
+from spaces.ir.cuda_runtime import package_folders
 from spaces.targets import cuda
 from spaces.targets.target import resolve_target
 from tuner.record import Conditions, Measurement, Status
@@ -177,6 +178,16 @@ def test_metaschedule_tunes_in_a_process_of_its_own_and_our_runner_times_its_bes
     assert found["best_us"] > 0
     assert late["failure"].startswith("not done after 0.1 s")
     assert late["error"] == "it left no database"
+
+
+def test_metaschedule_finds_the_compiler_and_libraries_of_packages(tmp_path: Path) -> None:
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch()
+    environ = {"CUDA_HOME": str(tmp_path), "PATH": "/usr/bin"}
+    said = metaschedule.variables_for_cuda(environ)
+    assert said["PATH"] == f"{nvcc.parent}:/usr/bin"
+    assert said["LD_LIBRARY_PATH"].split(":") == [*map(str, package_folders())]
 
 
 def test_metaschedule_is_given_no_open_sizes(tmp_path: Path) -> None:
