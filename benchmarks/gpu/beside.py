@@ -70,15 +70,20 @@ def sanitize(
         return
     found: dict[str, Any] = {"asked": asked, "ran": [], "said": []}
 
+    def save() -> None:
+        report.note(sanitizer={**report.known.get("sanitizer", {}), tool: _shortened(found)})
+
     def note(line: str) -> None:
         if line.startswith("ran "):
             found["ran"].append(line.removeprefix("ran "))
+            save()
         elif line.startswith(_SANITIZERS):
             found["said"].append(line.removeprefix(_SANITIZERS).strip())
-        report.note(sanitizer={**report.known.get("sanitizer", {}), tool: _shortened(found)})
 
     command = [program, "--tool", tool, *_module("sanitized"), str(place)]
-    report.miss(f"sanitizer {tool}", follow(command, limit_s=limit_s, told=note))
+    failure = follow(command, limit_s=limit_s, told=note)
+    save()
+    report.miss(f"sanitizer {tool}", failure)
 
 
 def run_tests(report: Report, *, limit_s: float, tests: Path = _ROOT / "tests") -> None:
@@ -90,8 +95,11 @@ def run_tests(report: Report, *, limit_s: float, tests: Path = _ROOT / "tests") 
         report.miss("tests", f"left out: {why}")
         return
     found: dict[str, Any] = {"passed": 0, "skipped": 0, "failed": []}
+    last = ""
 
     def note(line: str) -> None:
+        nonlocal last
+        last = line.strip() or last
         if ended := _TESTED.match(line):
             if ended[2] in ("FAILED", "ERROR"):
                 found["failed"].append(ended[1])
@@ -99,10 +107,11 @@ def run_tests(report: Report, *, limit_s: float, tests: Path = _ROOT / "tests") 
                 found["skipped" if ended[2] == "SKIPPED" else "passed"] += 1
             report.note(tests=found)
 
-    command = [sys.executable, "-m", "pytest", "-vv", "-m", "gpu", "-p", "no:cacheprovider", *files]
+    settings = ["-vv", "-m", "gpu", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", *settings, *files]
     failure = follow(command, limit_s=limit_s, told=note)
-    if not (found["failed"] and failure.startswith(_SOME_FAILED)):  # it has been said
-        report.miss("tests", failure)
+    if failure and not (found["failed"] and failure.startswith(_SOME_FAILED)):  # that was said
+        report.miss("tests", f"{failure}; {last}")
 
 
 def _module(name: str) -> list[str]:

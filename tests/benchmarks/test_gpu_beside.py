@@ -108,6 +108,16 @@ def test_rows_of_the_other_side_are_kept_though_it_fails_later(
     assert saved(tmp_path)["missing"] == {"triton": "exit code 1: out of memory"}
 
 
+def test_rows_of_the_other_side_are_kept_though_it_never_ends(
+    monkeypatch: pytest.MonkeyPatch, report: Report, tmp_path: Path
+) -> None:
+    said = """echo '{"workload": "product", "torch_us": 2.5}'; sleep 60"""
+    monkeypatch.setattr(beside, "_module", lambda name: ["sh", "-c", said, name])
+    beside.time_torch(report, [PRODUCT, OPEN], triton=False, limit_s=1)
+    assert saved(tmp_path)["rows"] == {"product": {"torch": {"torch_us": 2.5}}}
+    assert saved(tmp_path)["missing"] == {"torch": "not done after 1 s"}
+
+
 def test_a_size_that_fails_on_hopper_costs_the_others_nothing(
     monkeypatch: pytest.MonkeyPatch, report: Report, tmp_path: Path
 ) -> None:
@@ -205,9 +215,9 @@ def test_a_machine_without_the_sanitizer_says_so(
 
 # ---- the tests for a device
 
-TESTS = """
+TESTS = f"""
 import pytest
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.{"gpu"}
 
 @pytest.mark.parametrize("size", [1, 2, "a b"])
 def test_runs(size): assert size != 2
@@ -228,6 +238,17 @@ def test_tests_for_a_device_are_counted_and_those_that_fail_are_named(
     assert failed.endswith("test_one.py::test_runs[2]")
     assert found["tests"] == {"passed": 2, "skipped": 1}
     assert "missing" not in found
+
+
+def test_where_pytest_does_not_begin_its_last_words_are_told(
+    report: Report, tmp_path: Path
+) -> None:
+    (tmp_path / "test_one.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+    beside.run_tests(report, limit_s=60, tests=tmp_path)
+    said = saved(tmp_path)["missing"]["tests"]
+    assert said.startswith("exit code 1: not a word; ")
+    assert "1 error" in said
 
 
 def test_tests_that_cannot_begin_are_missing_with_the_reason(
