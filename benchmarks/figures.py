@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,20 @@ def reached_s(timed: Sequence[tuple[float, float]], goal_s: float) -> float | No
         timed: time of arrival and latency of each trial that gave one, in any order.
     """
     return min((time_s for time_s, latency_s in timed if latency_s <= goal_s), default=None)
+
+
+def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Spearman's; None of fewer than two pairs, and where all of one side are equal."""
+    try:
+        return statistics.correlation(_ranks(xs), _ranks(ys))
+    except statistics.StatisticsError:
+        return None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Places in order; equal values have the same, between those that they take."""
+    known = sorted(values)
+    return [(bisect_left(known, value) + bisect_right(known, value)) / 2 for value in values]
 
 
 def quotient(over: float | None, under: float | None) -> float | None:

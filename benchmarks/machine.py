@@ -1,8 +1,9 @@
-"""On what a benchmark ran: figures of different machines are not compared."""
+"""On what a benchmark ran: figures of different machines are not compared. And its CPU time."""
 
 from __future__ import annotations
 
 import platform
+import resource
 from typing import Any
 
 
@@ -16,3 +17,9 @@ def about() -> dict[str, Any]:
         "toolchain": toolchain_fingerprint(),
         "python": platform.python_version(),
     }
+
+
+def spent_cpu_s() -> float:
+    """Seconds of the CPU that this process took, and its children that ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(use.ru_utime + use.ru_stime for use in map(resource.getrusage, kinds))

@@ -33,6 +33,7 @@ class Order:
         as_shipped: leave builder, runner and evaluator at their defaults.
         samples: `repeat` of the evaluator.
         sample_ms: its `min_repeat_ms`.
+        module: the program as TVM's JSON, where it is none of `benchmarks.workloads`.
     """
 
     folder: str
@@ -46,6 +47,7 @@ class Order:
     timeout_s: float
     samples: int
     sample_ms: int
+    module: str = ""
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
@@ -79,7 +81,7 @@ def run(order: Order) -> None:
     builder, runner = _builder(order, diary), _runner(order, diary)
     diary.note("begun")
     ms.tune_tir(
-        workload(order.workload, order.args.items()).prim_func(),
+        _program(order),
         Target(json.loads(order.target)),
         str(folder / DATABASE),
         order.trials,
@@ -89,6 +91,14 @@ def run(order: Order) -> None:
         seed=order.seed + 1,  # it knows none below 1
     )
     diary.note("ended")
+
+
+def _program(order: Order) -> Any:
+    import tvm
+
+    if order.module:
+        return tvm.ir.load_json(order.module)["main"]
+    return workload(order.workload, order.args.items()).prim_func()
 
 
 def _builder(order: Order, diary: _Diary) -> Any:
@@ -144,8 +154,9 @@ def _runner(order: Order, diary: _Diary) -> Any:
 
 
 def _first(errors: list[str]) -> str:
-    """The first error in one line."""
-    return " ".join(errors[0].split())[:200] if errors else ""
+    """The last line of the first error, which ends a traceback."""
+    lines = [line.strip() for line in errors[0].splitlines() if line.strip()] if errors else []
+    return lines[-1][:200] if lines else ""
 
 
 if __name__ == "__main__":

@@ -77,12 +77,14 @@ def order_for(
     seed: int,
     as_shipped: bool,
     timing: Timing,
+    module: str = "",
 ) -> Order:
     """The order that gives MetaSchedule what ours gets.
 
     Args:
         timing: ours. Its samples fill the same total time, and are as many as ours has at least:
             a slow program is timed as often as by ours, a fast one as long.
+        module: see `Order`.
     """
     return Order(
         folder=str(folder),
@@ -96,20 +98,24 @@ def order_for(
         timeout_s=_TIMEOUT_S,
         samples=timing.min_samples,
         sample_ms=math.ceil(1e3 * timing.total_s / timing.min_samples),
+        module=module,
     )
 
 
-def tune(order: Order, *, cores: int, limit_s: float) -> TheirRun:
+def tune(
+    order: Order, *, cores: int, limit_s: float, variables: Mapping[str, str] | None = None
+) -> TheirRun:
     """Run it.
 
     Args:
         cores: threads of each kernel.
         limit_s: after which it is ended; what it found stays.
+        variables: of its environment, besides this process's.
     """
     folder = Path(order.folder)
     folder.mkdir(parents=True)
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, **thread_variables(cores), "PYTHONPATH": path}
+    env = {**os.environ, **(variables or {}), **thread_variables(cores), "PYTHONPATH": path}
     (folder / DATABASE).mkdir()
     command = [sys.executable, "-m", "benchmarks.metaschedule_child", order.to_json()]
     watched = watch(command, env=env, limit_s=limit_s, cwd=str(folder))

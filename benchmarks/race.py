@@ -120,7 +120,7 @@ class MetaSchedules:
         from spaces.codegen.prepack import split
         from spaces.targets.target import parse_target
 
-        module = self._module()
+        module = self.scheduled()
         parts = split(module)
         library = tvm.compile(
             module if parts is None else parts.module, target=parse_target(self.target)
@@ -135,7 +135,12 @@ class MetaSchedules:
         main = library["main"]
         return Ready(lambda: main(*arguments), tensors[-1].numpy)
 
-    def _module(self) -> Any:
+    def scheduled(self) -> Any:
+        """The module of the fastest program.
+
+        Raises:
+            LookupError: there is none.
+        """
         from tvm.s_tir import Schedule
         from tvm.s_tir.meta_schedule.database import JSONDatabase
 

@@ -6,12 +6,14 @@ own space, builder, check and timing.
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import os
+import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.runner import Runner
+from benchmarks.figures import rank_correlation
+from benchmarks.gpu.predicted import predict_s
 from benchmarks.gpu.workloads import Workload
 from tuner.candidate import Candidate, Draft
 from tuner.effort import EFFORTS
@@ -38,7 +42,7 @@ class Sample:
 
     Attributes:
         artifact: compiled; empty where that failed, for the reason `error`.
-        predicted_s: its space's estimate, where it has one.
+        predicted_s: its space's estimate, or where that has none, see `predicted`.
     """
 
     workload: str
@@ -80,19 +84,28 @@ class Side:
         """The fastest kernel, with its seconds."""
         return self.timed[0] if self.timed else None
 
+    def each_space(self) -> list[Sample]:
+        """The fastest kernel of each space that gave a right one."""
+        found: dict[str, Sample] = {}
+        for sample, _ in self.timed:
+            assert sample.candidate is not None
+            found.setdefault(sample.candidate.space, sample)
+        return list(found.values())
+
     def to_json(self) -> dict[str, Any]:
         """What to write down."""
-        seconds = self.best[1] if self.best else None
+        pairs = [(_us(sample.predicted_s), took_s * 1e6) for sample, took_s in self.timed]
+        known = [(guess, us) for guess, us in pairs if guess is not None]
         return {
-            "best_us": None if seconds is None else seconds * 1e6,
+            "best_us": pairs[0][1] if pairs else None,
+            "predicted_us": pairs[0][0] if pairs else None,
+            "ranks_predicted": rank_correlation([g for g, _ in known], [us for _, us in known]),
             "by_rows_us": {rows: s * 1e6 for rows, s in self.by_rows_s.items()},
             "ended": dict(self.ended),
             "errors": self.errors,
             "build_s": _mean([sample.build_s for sample, _ in self.timed]),
             "run_s": _mean(self.run_s),
-            "predicted_and_measured_us": [
-                [_us(sample.predicted_s), took_s * 1e6] for sample, took_s in self.timed
-            ],
+            "predicted_and_measured_us": pairs,
             "conditions": self.conditions,
         }
 
@@ -124,9 +137,10 @@ def draw(workload: Workload, target: str, number: int, parent: Candidate | None)
         answer = child.build(task.key, point.candidate)
         build_s = time.perf_counter() - started_s
         if answer.artifact:
-            return Sample(
-                workload.name, point.candidate, answer.artifact, "", point.estimate_s, build_s
-            )
+            guess_s = point.estimate_s
+            if guess_s is None and point.schedule is not None:
+                guess_s = predict_s(point.schedule.mod, target)
+            return Sample(workload.name, point.candidate, answer.artifact, "", guess_s, build_s)
         why = answer.error
     return Sample(workload.name, error=why)
 
@@ -163,8 +177,17 @@ def start(
     return begun
 
 
-def measure(runner: Runner, begun: dict[Future[Sample], Side], until_s: float) -> None:
-    """Check and time kernels as they are built, until a moment of the monotonic clock."""
+def measure(
+    runner: Runner,
+    begun: dict[Future[Sample], Side],
+    until_s: float,
+    told: Callable[[Side], object],
+) -> None:
+    """Check and time kernels as they are built, until a moment of the monotonic clock.
+
+    Args:
+        told: gets a side whenever more is known of it.
+    """
     known: dict[str, str] = {}
     left_s = max(0.1, until_s - time.monotonic())
     try:
@@ -172,6 +195,7 @@ def measure(runner: Runner, begun: dict[Future[Sample], Side], until_s: float) -
             side, sample = begun[ready], ready.result()
             if not sample.artifact:
                 side.add(sample, None)
+                told(side)
                 continue
             task, _ = _space(side.workload, side.target)
             instance = side.workload.largest
@@ -179,6 +203,7 @@ def measure(runner: Runner, begun: dict[Future[Sample], Side], until_s: float) -
                 learned = runner.learn(task, instance, _REFERENCE_DEADLINE_S)
                 known[side.workload.name] = learned.error
             side.add(sample, _run(runner, side, sample, instance))
+            told(side)
             if time.monotonic() > until_s:
                 raise TimeoutError
     except TimeoutError:
@@ -198,6 +223,17 @@ def time_rows(runner: Runner, side: Side) -> None:
         measured = _run(runner, side, side.best[0], instance)
         if measured.status is Status.OK and measured.latency_s is not None:
             side.by_rows_s[rows] = measured.latency_s
+
+
+def time_other(runner: Runner, side: Side, sample: Sample) -> dict[str, Any]:
+    """Check and time another's kernel of known sizes: `best_us`, or how it ended."""
+    task, _ = _space(side.workload, side.target)
+    if not sample.artifact:
+        return {"best_us": None, "error": sample.error}
+    if error := runner.learn(task, (), _REFERENCE_DEADLINE_S).error:
+        return {"best_us": None, "error": error}
+    measured = _run(runner, Side(side.workload, side.target), sample, ())
+    return {"best_us": _us(measured.latency_s), "error": measured.error}
 
 
 def _run(runner: Runner, side: Side, sample: Sample, instance: Instance) -> Measurement:
@@ -222,15 +258,27 @@ def runner_of(target: str, folder: Path) -> Iterator[Runner]:
         yield runner
 
 
+def lay_out(side: Side, sample: Sample, folder: Path) -> str:
+    """Leave a kernel for `benchmarks.gpu.sanitized`, and return its name there."""
+    space = "" if sample.candidate is None else sample.candidate.space
+    name = re.sub(r"\W+", "-", f"{side.workload.name} {space}")
+    (folder / f"{name}.artifact").write_bytes(sample.artifact)
+    known = {"target": side.target, "arguments": shapes(side)}
+    (folder / f"{name}.json").write_text(json.dumps(known))
+    return name
+
+
 def shapes(side: Side) -> list[tuple[list[int], str]]:
-    """Shapes and types of the arguments of a workload's program."""
+    """Shapes and types of the arguments of a workload's program; of the least one that is timed
+    where its sizes are open."""
     import tvm
 
     from spaces.check.draws import arguments
+    from spaces.ir.symbolic import specialised
 
     task, _ = _space(side.workload, side.target)
-    found = arguments(tvm.ir.load_json(task.module)["main"])
-    return [(list(argument.shape), argument.dtype) for argument in found]
+    module = specialised(tvm.ir.load_json(task.module), dict(side.workload.least))
+    return [(list(argument.shape), argument.dtype) for argument in arguments(module["main"])]
 
 
 def _us(seconds: float | None) -> float | None:

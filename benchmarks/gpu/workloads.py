@@ -38,6 +38,11 @@ class Workload:
         """The shape on which a kernel for open sizes is searched; empty for known sizes."""
         return self.instance(self.rows[-1]) if self.rows else ()
 
+    @property
+    def least(self) -> Instance:
+        """The shape with the fewest rows; empty for known sizes."""
+        return self.instance(self.rows[0]) if self.rows else ()
+
     def instance(self, rows: int) -> Instance:
         """The shape with so many rows, where their number is open."""
         return ((_OPEN, rows),)
@@ -48,10 +53,7 @@ class Workload:
         if self.kind == "product":
             return _product(self)
         if self.kind == "batched":
-            b, m, n, k = self.sizes
-            left = te.placeholder((b, m, k), self.dtype, name="a")
-            right = te.placeholder((b, n, k), self.dtype, name="b")
-            return te.create_prim_func([left, right, topi.nn.batch_matmul(left, right)])
+            return _batched(self)
         if self.kind == "convolution":
             batch, channels, size, filters, width = self.sizes
             x = te.placeholder((batch, channels, size, size), self.dtype, name="x")
@@ -79,11 +81,27 @@ def _product(workload: Workload) -> Any:
     def term(i: Any, j: Any) -> Any:
         return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
 
-    c = te.compute((m, n), term, name="c")
-    if workload.dtype == "float32":
-        return te.create_prim_func([a, b, c])
-    rounded = te.compute((m, n), lambda i, j: c[i, j].astype(workload.dtype), name="d")
-    return te.create_prim_func([a, b, rounded])
+    return _rounded(workload.dtype, a, b, te.compute((m, n), term, name="c"))
+
+
+def _batched(workload: Workload) -> Any:
+    """The right operand's rows are its columns; summed as `_product` sums."""
+    from tvm import te, topi
+
+    b, m, n, k = workload.sizes
+    left = te.placeholder((b, m, k), workload.dtype, name="a")
+    right = te.placeholder((b, n, k), workload.dtype, name="b")
+    sums = topi.nn.batch_matmul(left, right, out_dtype="float32")
+    return _rounded(workload.dtype, left, right, sums)
+
+
+def _rounded(dtype: str, left: Any, right: Any, sums: Any) -> Any:
+    from tvm import te
+
+    if dtype == "float32":
+        return te.create_prim_func([left, right, sums])
+    rounded = te.compute(sums.shape, lambda *at: sums[at].astype(dtype), name="d")
+    return te.create_prim_func([left, right, rounded])
 
 
 def _gelu(x: Any) -> Any:
@@ -109,6 +127,7 @@ ON_A_DEVICE = (
     Workload("decode f16 16x4096x4096", "product", (16, 4096, 4096), "float16"),
     Workload("open rows f32 ?x1024x1024", "product", (1024, 1024), rows=(16, 128, 1024)),
     Workload("batched f32 NT 48x512x512x64", "batched", (48, 512, 512, 64)),
+    Workload("batched f16 NT 48x512x512x64", "batched", (48, 512, 512, 64), "float16"),
     Workload("convolution f32 3x3", "convolution", (8, 64, 56, 64, 3)),
     Workload("softmax 4096x4096", "softmax", (4096, 4096)),
     Workload("layer norm 4096x1024", "layer norm", (4096, 1024)),
@@ -118,8 +137,11 @@ ON_A_DEVICE = (
 ON_THE_EMULATED_DEVICE = (
     Workload("product f32 100x72x40", "product", (100, 72, 40)),
     Workload("product f16 80x96x64", "product", (80, 96, 64), "float16"),
+    Workload("product bf16 48x64x32", "product", (48, 64, 32), "bfloat16"),
+    Workload("decode f16 1x96x64", "product", (1, 96, 64), "float16"),
     Workload("open rows f32 ?x72x40", "product", (72, 40), rows=(3, 33, 100)),
     Workload("batched f32 NT 3x40x24x32", "batched", (3, 40, 24, 32)),
+    Workload("convolution f32 3x3 1x4x10x8", "convolution", (1, 4, 10, 8, 3)),
     Workload("softmax 20x72", "softmax", (20, 72)),
     Workload("layer norm 20x72", "layer norm", (20, 72)),
     Workload("gelu 20x72", "gelu", (20, 72)),

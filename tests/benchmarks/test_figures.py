@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.figures import geometric_mean, quotient, rate_per_s, ratio, reached_s, spread
+from benchmarks.figures import (
+    geometric_mean,
+    quotient,
+    rank_correlation,
+    rate_per_s,
+    ratio,
+    reached_s,
+    spread,
+)
 
 
 def test_the_geometric_mean_of_a_ratio_and_its_inverse_is_one() -> None:
@@ -56,3 +64,12 @@ def test_a_quotient_of_the_unknown_is_unknown() -> None:
     assert quotient(None, 2.0) is None
     assert quotient(3.0, None) is None
     assert quotient(3.0, 0.0) is None
+
+
+def test_ranks_agree_whatever_the_scale_and_equal_values_share_a_place() -> None:
+    assert rank_correlation([1.0, 2.0, 9.0], [10.0, 20.0, 21.0]) == pytest.approx(1.0)
+    assert rank_correlation([1.0, 2.0, 9.0], [3.0, 2.0, 1.0]) == pytest.approx(-1.0)
+    # As scipy.stats.spearmanr says.
+    assert rank_correlation([1, 2, 2, 3], [1, 3, 2, 4]) == pytest.approx(0.9486832980505138)
+    assert rank_correlation([1.0, 1.0], [3.0, 2.0]) is None
+    assert rank_correlation([1.0], [3.0]) is None
