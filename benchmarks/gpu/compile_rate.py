@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.compile import run_nvcc, version_of_nvcc
+from benchmarks.gpu.instructions.compile import run_nvcc, version_of_nvcc
 from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
 from benchmarks.machine import spent_cpu_s
 from spaces.codegen.cuda.nvcc import find_nvcc

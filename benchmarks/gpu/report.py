@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.saved import KEPT
+from benchmarks.gpu.instructions.saved import KEPT
 from tuner.files.atomic import write_bytes
 
 _EMULATED = "emulated"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu.driver import Driver, DriverError
+from benchmarks.gpu.instructions.driver import Driver, DriverError
 from tests.spaces.emulation.instructions.program import TensorMap
 
 ILLEGAL = 715

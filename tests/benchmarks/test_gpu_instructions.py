@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.gpu.accumulation import EXACT, SCALE, Model, Term, fit, sum_by
-from benchmarks.gpu.compile import compile_programs, join_sources, read_index
-from benchmarks.gpu.confirmed import UNCONFIRMED, table
-from benchmarks.gpu.devices import DeviceProcess
-from benchmarks.gpu.instructions import arch_of, main
-from benchmarks.gpu.questions.catalogue import questions
-from benchmarks.gpu.saved import RESULT, plain
+from benchmarks.gpu.instructions.__main__ import arch_of, main
+from benchmarks.gpu.instructions.accumulation import EXACT, SCALE, Model, Term, fit, sum_by
+from benchmarks.gpu.instructions.compile import compile_programs, join_sources, read_index
+from benchmarks.gpu.instructions.confirmed import UNCONFIRMED, table
+from benchmarks.gpu.instructions.devices import DeviceProcess
+from benchmarks.gpu.instructions.questions.catalogue import questions
+from benchmarks.gpu.instructions.saved import RESULT, plain
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.rounding import HALF, SINGLE, value_of
@@ -91,7 +91,7 @@ def test_without_a_device_all_is_compiled_and_nothing_called_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "benchmarks.gpu.instructions.child_command",
+        "benchmarks.gpu.instructions.__main__.child_command",
         lambda *_: [sys.executable, "-c", 'print(\'{"error": "no driver: none"}\')'],
     )
     assert main(["--out", str(tmp_path), "--only", "matrix.x4"]) == 0

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from benchmarks.gpu.confirmed import read_result
-from benchmarks.gpu.questions import special, sums
-from benchmarks.gpu.questions.question import Question
-from benchmarks.gpu.saved import plain, reference_of
+from benchmarks.gpu.instructions.confirmed import read_result
+from benchmarks.gpu.instructions.questions import special, sums
+from benchmarks.gpu.instructions.questions.question import Question
+from benchmarks.gpu.instructions.saved import plain, reference_of
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import is_right, judge
 from tests.spaces.emulation.instructions.program import run_on

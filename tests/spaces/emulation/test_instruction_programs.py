@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu.compile import compile_programs
-from benchmarks.gpu.saved import ARRAYS, KEPT, disagreements, keys_of, reference_of, save
+from benchmarks.gpu.instructions.compile import compile_programs
+from benchmarks.gpu.instructions.saved import (
+    ARRAYS,
+    KEPT,
+    disagreements,
+    keys_of,
+    reference_of,
+    save,
+)
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import EQUAL, check_definition, is_right, judge

@@ -1,8 +1,8 @@
 """What a test of an instruction is: a small CUDA program, its inputs, and what it must give.
 
 What it must give is computed with numpy from the definition that `section` names, and from nothing
-that emulates the instruction. The same programs run on a device (`benchmarks/gpu/instructions.py`)
-and on the emulated one, which is plugged in as a `RunProgram`.
+that emulates the instruction. The same programs run on a device (`benchmarks.gpu.instructions`) and
+on the emulated one, which is plugged in as a `RunProgram`.
 """
 
 from __future__ import annotations

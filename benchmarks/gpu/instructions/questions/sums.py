@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.accumulation import fit
-from benchmarks.gpu.questions.question import Question, ask
+from benchmarks.gpu.instructions.accumulation import fit
+from benchmarks.gpu.instructions.questions.question import Question, ask
 from tests.spaces.emulation.instructions.products import fragments as f
 from tests.spaces.emulation.instructions.products.shared_layouts import by_k
 from tests.spaces.emulation.instructions.products.wgmma import Wgmma, deal, gather, source_of

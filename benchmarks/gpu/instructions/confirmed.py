@@ -1,4 +1,6 @@
-"""Which instructions a device has confirmed: `python -m benchmarks.gpu.confirmed` prints the table.
+"""Which instructions a device has confirmed.
+
+    python -m benchmarks.gpu.instructions.confirmed
 
 A row is a section of a manual; it is confirmed once each program that names it ran on a device and
 gave what the section says.
@@ -11,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.saved import KEPT, RESULT
+from benchmarks.gpu.instructions.saved import KEPT, RESULT
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import is_right
 from tests.spaces.emulation.instructions.program import Program

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.questions.question import Question, ask
+from benchmarks.gpu.instructions.questions.question import Question, ask
 from tests.spaces.emulation.instructions.memory.barriers import called
 from tests.spaces.emulation.instructions.program import Arrays, TensorMap, kernel
 

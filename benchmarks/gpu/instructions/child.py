@@ -1,6 +1,6 @@
 """Runs programs on the device, one by one, for `benchmarks.gpu.instructions`.
 
-    python -m benchmarks.gpu.instructions_child CUBINS OUTPUTS
+    python -m benchmarks.gpu.instructions.child CUBINS OUTPUTS
 
 Says what the device is, then reads names of programs and answers each with a line of JSON; the
 outputs are in the file that it names. Ends after an error, since the device takes no more from this
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.compile import read_index
-from benchmarks.gpu.driver import Driver, DriverError
-from benchmarks.gpu.questions.catalogue import questions
+from benchmarks.gpu.instructions.compile import read_index
+from benchmarks.gpu.instructions.driver import Driver, DriverError
+from benchmarks.gpu.instructions.questions.catalogue import questions
 from tests.spaces.emulation.instructions.catalogue import programs
 
 

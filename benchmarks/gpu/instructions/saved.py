@@ -14,7 +14,7 @@ from tests.spaces.emulation.instructions.judge import is_right, judge
 from tests.spaces.emulation.instructions.program import Array, Arrays, Program
 
 RESULT, ARRAYS = "instructions.json", "instructions.npz"
-KEPT = Path(__file__).resolve().parents[1] / "results" / "gpu"
+KEPT = Path(__file__).resolve().parents[2] / "results" / "gpu"
 """Where the files of a device are kept, and what tests read."""
 
 

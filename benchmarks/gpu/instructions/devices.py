@@ -22,7 +22,7 @@ ANSWER_S = 5.0
 
 def child_command(cubins: Path, outputs: Path) -> list[str]:
     """The process that runs what lies in `cubins` and leaves its files in `outputs`."""
-    return [sys.executable, "-m", "benchmarks.gpu.instructions_child", str(cubins), str(outputs)]
+    return [sys.executable, "-m", "benchmarks.gpu.instructions.child", str(cubins), str(outputs)]
 
 
 class DeviceProcess:

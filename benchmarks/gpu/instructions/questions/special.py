@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.questions.question import Question, ask
-from benchmarks.gpu.questions.sums import SUMS, mma_source, to_bits
+from benchmarks.gpu.instructions.questions.question import Question, ask
+from benchmarks.gpu.instructions.questions.sums import SUMS, mma_source, to_bits
 from tests.spaces.emulation.instructions.products import fragments as f
 from tests.spaces.emulation.instructions.program import Arrays
 

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.instructions --out DIR [--only TEXT] [--arch sm_90a] [--cubins DIR]
 
 Compiles the programs of tests/spaces/emulation/instructions, runs each on the device, and compares
-with what its definition says. Asks as well what no manual says (benchmarks/gpu/questions). DIR gets
+with what its definition says. Asks as well what no manual says (the folder `questions`). DIR gets
 instructions.npz, the inputs and outputs of all programs that ran, instructions.json, and the
 compiled programs. Needs Python, numpy and nvcc, and no nvcc with --cubins. Without a device it
 compiles all and says that it ran none.
@@ -24,11 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.compile import Compiled, compile_programs, read_index, version_of_nvcc
-from benchmarks.gpu.devices import DeviceProcess, child_command
-from benchmarks.gpu.questions.catalogue import questions
-from benchmarks.gpu.questions.question import Question
-from benchmarks.gpu.saved import keys_of, plain, save
+from benchmarks.gpu.instructions.compile import (
+    Compiled,
+    compile_programs,
+    read_index,
+    version_of_nvcc,
+)
+from benchmarks.gpu.instructions.devices import DeviceProcess, child_command
+from benchmarks.gpu.instructions.questions.catalogue import questions
+from benchmarks.gpu.instructions.questions.question import Question
+from benchmarks.gpu.instructions.saved import keys_of, plain, save
 from tests.spaces.emulation.instructions.catalogue import programs
 from tests.spaces.emulation.instructions.judge import is_right, judge
 from tests.spaces.emulation.instructions.program import SEED, Array, Arrays, Program

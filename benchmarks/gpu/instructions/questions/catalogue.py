@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from benchmarks.gpu.questions import errors, memory, special, sums
-from benchmarks.gpu.questions.question import Question
+from benchmarks.gpu.instructions.questions import errors, memory, special, sums
+from benchmarks.gpu.instructions.questions.question import Question
 
 
 @cache

@@ -1,0 +1,1 @@
+"""What the instructions that kernels are made of do on a device."""
