@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from actors.judged_kernels import JudgedKernels
 from spaces.devices.ladder import Timed, time_kernel
 from spaces.devices.stopwatch import NOTHING_LOADED, Loaded, Stopwatch
+from spaces.emulation.library import DEADLINE_S
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.checks import is_fast_math
 from tuner.effort import Timing
@@ -39,6 +40,9 @@ _PASSED_KEPT = 10_000
 _SPIN_S = 0.15
 """A library's threads look for work for up to 0.1 s after a call, on the cores that the next kernel
 is timed on."""
+_LAUNCH_SHARE = 0.75
+"""Of a deadline, the share that one launch may take on the emulated device: what it waited for can
+be said in the rest."""
 _BOTH_S = 0.5
 """A kernel with a longer run is checked with one draw at a time: an unscheduled program must not
 hold up all others."""
@@ -175,16 +179,26 @@ class RunChild:
         register_source(named)
         self._spins_s = _SPIN_S
 
-    def prepare(self, task_key: str, instance: Instance, artifact: bytes) -> Checked:
+    def prepare(
+        self, task_key: str, instance: Instance, artifact: bytes, deadline_s: float = DEADLINE_S
+    ) -> Checked:
         """Load an artifact, run it on each draw, and compare its output. It stays loaded for
         `time`, with the last draw.
 
         An artifact that passed twice on this shape is only loaded; a slow one is run on one draw,
         and on the other when it comes again. Constant operands that it takes in another layout are
         packed first, outside the run, as a compiled model does when it is made.
+
+        Args:
+            deadline_s: after which nobody waits for the answer.
+
+        Raises:
+            TimeoutError: a launch on the emulated device would never end; the text names what its
+                threads wait for.
         """
         from spaces.codegen.artifact import load_kernel
 
+        launch_s = deadline_s * _LAUNCH_SHARE
         if self._timer is not None:
             _timer_of(self._timer)  # its file may import much, and `time` must not wait for that
         shape = task_key, instance
@@ -193,8 +207,8 @@ class RunChild:
         pair = (task_key, instance, hashlib.sha256(artifact).digest())
         passed, timed_on, first_s = self._passed.get(pair, 0), known.cases[-1], 0.0
         if not passed:
-            self._judge_again(shape)
-        loaded = load_kernel(artifact)
+            self._judge_again(shape, launch_s)
+        loaded = load_kernel(artifact, launch_s=launch_s)
         if passed >= _CHECKS:
             self._feed(loaded, timed_on)
             return Checked("", 0.0)
@@ -220,7 +234,7 @@ class RunChild:
         self._note_judgement(case, pair, error)
         return error, run_s
 
-    def _judge_again(self, shape: _Shape) -> None:
+    def _judge_again(self, shape: _Shape, launch_s: float) -> None:
         """Have a kernel to compare others with, where another child had one."""
         from spaces.check.sampled_case import SampledCase
         from spaces.codegen.artifact import load_kernel
@@ -232,7 +246,7 @@ class RunChild:
         artifact = self._judged.take(self._seeds[shape])
         if artifact is None:
             return
-        loaded = load_kernel(artifact)
+        loaded = load_kernel(artifact, launch_s=launch_s)
         pair = (*shape, hashlib.sha256(artifact).digest())
         if not any(self._check(loaded, case, pair)[0] for case in sampled):
             self._keep_judged(pair, artifact)

@@ -257,7 +257,7 @@ class Runner:
         elapsed_s = self._child.stopwatch()
         # A kernel without a time to beat may be an unscheduled program, which must not run twice.
         alone = self._quietly if cutoff_s is None else self._child.call
-        outcome = alone("prepare", task.key, instance, artifact, deadline_s=deadline_s)
+        outcome = alone("prepare", task.key, instance, artifact, deadline_s, deadline_s=deadline_s)
         if not isinstance(outcome, Returned):
             return outcome
         checked: Checked = outcome.value

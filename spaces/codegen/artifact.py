@@ -35,7 +35,7 @@ from spaces.codegen.cuda.cubin import KernelUse
 from spaces.codegen.cuda.device_code import hand_over
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
-from spaces.emulation.library import build_kernels, drop_kernels, load_kernels
+from spaces.emulation.library import DEADLINE_S, build_kernels, drop_kernels, load_kernels
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of, compiling, load
 from spaces.targets.target import parse_target
@@ -130,11 +130,11 @@ class Kernel:
         return arguments
 
 
-def load_kernel(artifact: bytes, folder: Path | None = None) -> Kernel:
+def load_kernel(artifact: bytes, *, launch_s: float = DEADLINE_S) -> Kernel:
     """Load an artifact into this process, as `load_artifact` does, with its packing."""
     packing = _unpack(artifact).get(_PACKING)
     return Kernel(
-        load_artifact(artifact, folder),
+        load_artifact(artifact, launch_s=launch_s),
         None if packing is None else Packing.from_json(packing.decode()),
     )
 
@@ -145,11 +145,14 @@ def kernels_of(artifact: bytes) -> dict[str, KernelUse]:
     return {} if text is None else parse_uses(text)
 
 
-def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
+def load_artifact(
+    artifact: bytes, folder: Path | None = None, *, launch_s: float = DEADLINE_S
+) -> Any:
     """Load an artifact into this process: a `tvm.runtime.Module`.
 
     Args:
         folder: folder for the library while it is loaded.
+        launch_s: how long a launch may take on the emulated device.
     """
     import tvm
 
@@ -160,7 +163,7 @@ def load_artifact(artifact: bytes, folder: Path | None = None) -> Any:
         with hand_over(members.get(_DEVICE)):
             loaded = tvm.runtime.load_module(str(path))
     if _EMULATED in members:
-        loaded.import_module(load_kernels(members[_EMULATED]))
+        loaded.import_module(load_kernels(members[_EMULATED], deadline_s=launch_s))
     return loaded
 
 

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ def default_cache_dir() -> Path:
 
 def _register_cached(family: str, cache_dir: Path) -> None:
     import tvm
+    import tvm_ffi
     from tvm.s_tir import TensorIntrin
 
     path = cache_dir / f"intrinsics-{family}-{tvm.__version__}.json"
@@ -101,20 +102,52 @@ def _register_cached(family: str, cache_dir: Path) -> None:
         return
     for name, (description, implementation) in saved.items():
         TensorIntrin.register(str(name), description, implementation, override=True)
+    for index_map, lanes in _INDEX_MAPS.items():
+        tvm_ffi.register_global_func(index_map, lanes)
     _may_come_again(frozenset(map(str, saved)))
 
 
 def _may_come_again(names: frozenset[str]) -> None:
-    """Let TVM's own module register intrinsics of these names a second time: it does once somebody
-    imports it, as dlight's rules for tensor cores do."""
+    """Let TVM's own module register intrinsics of these names, and its index maps, a second time:
+    it does once somebody imports it, as dlight's rules for tensor cores do."""
+    import tvm_ffi
     from tvm.s_tir import TensorIntrin
 
-    register = TensorIntrin.register
+    register, register_map = TensorIntrin.register, tvm_ffi.register_global_func
 
     def again(name: str, desc: Any, impl: Any, override: bool = False) -> Any:
         return register(name, desc, impl, override or name in names)
 
+    def map_again(name: Any, f: Any = None, override: bool = False) -> Any:
+        return register_map(name, f, override or name in _INDEX_MAPS)
+
     TensorIntrin.register = staticmethod(again)
+    tvm_ffi.register_global_func = map_again
+
+
+def _accumulator_of_m16n8k8(place: Any) -> Any:
+    """Where an element of 16 rows and 8 columns of sums lies: the half of the rows, the column of
+    such tiles, and the element of a thread."""
+    from tvm.runtime import convert
+
+    row, column = place[0], place[1]
+    return convert([row // 8 // 2, column // 8, row // 8 % 2, column % 8 % 2])
+
+
+def _lane_of_ldmatrix(place: Any) -> Any:
+    """The thread, and its element, that has an element of 16 rows and 16 columns."""
+    from tvm.runtime import convert
+
+    row, column = place[0], place[1]
+    lane = 4 * (row % 8) + column % 8 // 2
+    return convert([lane, 4 * (column // 8) + row // 8 * 2 + column % 2])
+
+
+_INDEX_MAPS: Mapping[str, Callable[[Any], Any]] = {
+    "tirx.index_map_m16n8k8.matrixC": _accumulator_of_m16n8k8,
+    "tirx.index_map.shared_16x16_to_ldmatrix_32x8_layout": _lane_of_ldmatrix,
+}
+"""What TVM's module for CUDA registers beside intrinsics, and TVM asks for when it lowers `mma`."""
 
 
 def _parse(family: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Quick:
     def learn(self, task, instance):
         if make_reference(task.name).error: raise Hopeless(WHY)
         self.known.add(task.key)
-    def prepare(self, key, instance, artifact):
+    def prepare(self, key, instance, artifact, deadline_s):
         assert key in self.known
         return Checked("", 0.001)
     def time(self, timing, cutoff_s): return Timed((0.1, 0.1, 0.1))

@@ -20,6 +20,13 @@ pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow, pytest.mark.lo
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = ("--arg", "m=64", "--arg", "n=72", "--arg", "k=48")
 PROGRAM = [f"{EXAMPLES / 'gemm.py'}:gemm", *SIZES]
+_ONE_COLUMN = """
+from tvm import te, topi
+
+def one_column():
+    x, w = te.placeholder((1000, 512), "float16", "x"), te.placeholder((1, 512), "float16", "w")
+    return te.create_prim_func([x, w, topi.nn.dense(x, w)])
+"""
 NETWORK = [f"{Path(__file__).parent / 'passes' / 'network.py'}:network"]
 
 
@@ -102,3 +109,15 @@ def test_a_network_is_tuned_and_right(tmp_path: Path) -> None:
     assert bench["modelled"]
     assert bench["tuned_ms"] <= bench["untuned_ms"]
     assert bench["max_rel_err"] < 1e-3
+
+
+def test_a_public_case_is_searched_and_each_kernel_is_right(tmp_path: Path) -> None:
+    """apache/tvm#14137: a product of halves with one column."""
+    model, folder = tmp_path / "case.py", str(tmp_path / "run")
+    model.write_text(_ONE_COLUMN)
+    flags = ("--measure", "emulated", "--trials", "12", "--run", folder)
+    result = report_of("tune", f"{model}:one_column", *flags)
+    assert result["trials"] == 12
+    assert set(result["statuses"]) <= {"ok", "censored", "duplicate"}
+    (task,) = report_of("best", folder)["tasks"]
+    assert task["latency_ms"] <= task["default_ms"]

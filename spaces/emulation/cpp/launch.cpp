@@ -93,7 +93,9 @@ void on_tick(int, siginfo_t*, void*) {
   }
   expired = true;  // the scheduler ends the launch, if a thread ever comes back to it
   if (now != nullptr && switches == switches_before) {
-    jump_out("TimeoutError", std::string(thread_text()) + " never comes to a barrier or its end");
+    std::string others = waiting_text();
+    jump_out("TimeoutError", std::string(thread_text()) + " never comes to a barrier or its end" +
+                                 (others.empty() ? "" : "; ") + others);
   }
   switches_before = switches;
 }

@@ -100,7 +100,8 @@ std::string described(const Thread& thread) {
   return said;
 }
 
-// Threads that wait, one for each place, with how many there are.
+}  // namespace
+
 std::string waiting_text() {
   std::string said;
   std::vector<std::pair<const Thread*, unsigned>> places;
@@ -123,6 +124,8 @@ std::string waiting_text() {
   }
   return said;
 }
+
+namespace {
 
 [[noreturn]] void fail_for_ever() {
   std::string said = waiting_text();

@@ -1,6 +1,8 @@
 // Blocks, run one after another, for the code that launches grids.
 #pragma once
 
+#include <string>
+
 #include "machine.hpp"
 
 namespace emu {
@@ -11,6 +13,8 @@ EMU_HIDDEN uint32_t random_below(uint32_t limit);
 EMU_HIDDEN void prepare_stacks(unsigned threads);
 // Run a block's threads to their end, `body` in each.
 EMU_HIDDEN void run_block(void (*body)());
+// Where threads wait, one for each place, with how many there are; empty where none does.
+EMU_HIDDEN std::string waiting_text();
 // Whether a thread runs as compiled code, and how often threads were switched: for the watchdog.
 EMU_HIDDEN extern volatile bool expired;
 EMU_HIDDEN extern volatile uint64_t switches;

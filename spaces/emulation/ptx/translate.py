@@ -26,6 +26,7 @@ _REGISTER_TYPES = {
     "f32": "float",
     "f64": "double",
 }
+_OPCODE = re.compile(r"([^\s{\[]+)\s*(.*)", re.DOTALL)
 _LABEL = re.compile(r"\s*([A-Za-z_$]\w*)\s*:(?!:)")
 _GUARD = re.compile(r"@(!?)\s*(%?\w+)\s+(.*)", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -82,8 +83,10 @@ class _Scope:
         guard = _GUARD.fullmatch(piece)
         if guard is not None:
             return f"if ({guard[1]}{self.value(guard[2])}) {{ {self.code(guard[3])} }}"
-        opcode, *rest = piece.split(None, 1)
-        return statement(opcode, [self.value(part) for part in parts("".join(rest))])
+        found = _OPCODE.fullmatch(piece)
+        if found is None:
+            raise ValueError(piece)
+        return statement(found[1], [self.value(part) for part in parts(found[2])])
 
     def _registers(self, piece: str) -> str:
         found = re.fullmatch(r"\.reg\s+\.(\w+)\s+(.*)", piece, re.DOTALL)

@@ -2,7 +2,8 @@
 
 A device stops at any other address ("misaligned address"). TVM 0.27 asks before it reads a vector.
 It does not before it writes one, nor before it copies one with cp.async, which it does even for
-elements that are not next to each other.
+elements that are not next to each other. And it fails to write some
+that its rules ask for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _STAGES = "software_pipeline_async_stages"
 _SHARED = ("shared", "shared.dyn")
 _SIZES = (4, 8, 16)
 """Bytes that cp.async copies (PTX ISA, "cp.async")."""
+_HALVES = ("float16", "bfloat16")
+_MOST_PLACES = 4
 _CONDITION = "tirx.if_then_else"
 
 
@@ -90,6 +93,57 @@ def narrow_stores(function: Any) -> Any:
         return tvm.tirx.BufferStore(node.buffer, node.value, [*node.indices[:-1], index])
 
     return function.with_body(structural_mutate(function.body, [(tvm.tirx.BufferStore, store)]))
+
+
+def without_odd_vectors(module: Any) -> Any:
+    """A scheduled module without vectors that TVM fails to write: those of an odd number of halves,
+    and those of more than four elements that are not in a row, whose places it computes as a
+    vector of so many integers. Their elements are copied one by one."""
+    import tvm
+    from tvm_ffi import structural_mutate
+
+    def single(loop: Any, mutator: Any) -> Any:
+        loop = mutator.default_mutate(loop)
+        lanes = tvm_compat.known_int(loop.extent) or 1
+        is_vector = loop.kind == tvm.tirx.ForKind.VECTORIZED and lanes > 1
+        is_odd = lanes % 2 == 1 and _has_halves(loop.body)
+        if not is_vector or not (is_odd or (lanes > _MOST_PLACES and not _is_row(loop))):
+            return loop
+        known = (loop.loop_var, loop.min, loop.extent, tvm.tirx.ForKind.UNROLLED, loop.body)
+        return tvm.tirx.For(*known, loop.thread_binding, loop.annotations)
+
+    looks = [(tvm.tirx.For, single)]
+    return rewrite.with_prim_funcs(module, lambda f: f.with_body(structural_mutate(f.body, looks)))
+
+
+def _has_halves(statement: Any) -> bool:
+    """Whether a statement stores floats of 16 bits."""
+    import tvm
+    from tvm_ffi import structural_walk
+
+    found: list[str] = []
+    structural_walk(
+        statement, (tvm.tirx.BufferStore, lambda store: found.append(str(store.buffer.dtype)))
+    )
+    return any(dtype in _HALVES for dtype in found)
+
+
+def _is_row(loop: Any) -> bool:
+    """Whether each axis of the blocks in a loop stands still, or goes on by one with each step."""
+    import tvm
+    from tvm_ffi import structural_walk
+
+    blocks: list[Any] = []
+    structural_walk(loop.body, (tvm.s_tir.SBlockRealize, blocks.append))
+    analyzer, step = tvm.sym.Analyzer(), loop.loop_var
+    analyzer.bind(step, tvm.ir.Range(0, loop.extent))
+    first = [(step, rewrite.constant(0, step))]
+    gone = (
+        analyzer.simplify(value - rewrite.replaced(value, first))
+        for block in blocks
+        for value in block.iter_values
+    )
+    return all(each.same_as(step) or tvm_compat.known_int(each) == 0 for each in gone)
 
 
 def _is_uneven(function: Any) -> bool:

@@ -17,7 +17,12 @@ from functools import cache
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.cuda.alignment import CopyWatch, narrow_stores, without_copies_ahead
+from spaces.passes.cuda.alignment import (
+    CopyWatch,
+    narrow_stores,
+    without_copies_ahead,
+    without_odd_vectors,
+)
 from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
 from spaces.passes.cuda.typed_pointers import retype_pointers
@@ -86,7 +91,8 @@ def cuda_pipeline() -> str:
 
         def lower(module: Any, _context: Any) -> Any:
             refuse_host_loops(module)
-            module, watch, config = guard_sums(module), CopyWatch(), _config_of(module)
+            module = without_odd_vectors(guard_sums(module))
+            watch, config = CopyWatch(), _config_of(module)
             with _with_config(config, watch.instrument()):
                 lowered = passes(module)
             if watch.uneven:

@@ -79,10 +79,11 @@ def roles_of(c: Contraction) -> Roles | None:
 
 def choices_of() -> dict[str, tuple[int, ...]]:
     """Values of each knob, for every shape and every device."""
-    threads = (1, 2, 4, 6, 8, 12, 16, 24, 32, 64)
     return {
-        ROW_THREADS: threads,
-        COLUMN_THREADS: threads,
+        # Of three times a power of two, threads share the columns of no step evenly: there is no
+        # such number of columns.
+        ROW_THREADS: (1, 2, 4, 8, 16, 32, 64),
+        COLUMN_THREADS: (1, 2, 4, 6, 8, 12, 16, 24, 32, 64),
         ROWS: (1, 2, 3, 4, 6, 8),
         COLUMNS: (1, 2, 4, 8),
         ROW_VTHREADS: (1, 2, 4),

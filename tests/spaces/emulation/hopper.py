@@ -13,42 +13,52 @@ TARGET = {
 _WIDE_SWIZZLE = 3
 
 
-def product(m: int, n: int, k: int, *, columns: int = 64, map_swizzle: int = _WIDE_SWIZZLE) -> Any:
-    """C = A B^T in float16 with sums in float32, of any sizes that are multiples of 8.
+def product(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    columns: int = 64,
+    dtype: str = "float16",
+    map_swizzle: int = _WIDE_SWIZZLE,
+) -> Any:
+    """C = A B^T in halves with sums in float32, of any sizes of which n and k are multiples of 8.
 
     A producer's warpgroup fills four stages with tiles of 128 rows of A and `columns` rows of B by
     64 columns; two warpgroups multiply 64 rows each.
 
     Args:
         columns: of C in a block, a multiple of 8 up to 256.
+        dtype: "float16" or "bfloat16".
         map_swizzle: of B's tensor map; any but the default is a fault.
     """
     from tvm.script import tirx as T
 
     bm, bn, bk, stages, sums = 128, columns, 64, 4, columns // 2
     steps, stage_bytes = -(-k // bk), (bm + bn) * bk * 2
+    half = {"float16": "f16", "bfloat16": "bf16"}[dtype]
     encode = "runtime.cuTensorMapEncodeTiled"
     load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
     describe = T.cuda.wgmma.encode_matrix_descriptor
-    multiply = f"wgmma.mma_async.sync.aligned.m64n{bn}k16.f32.f16.f16"
+    multiply = f"wgmma.mma_async.sync.aligned.m64n{bn}k16.f32.{half}.{half}"
 
     @T.prim_func  # type: ignore[untyped-decorator]
     def main(a_ptr: T.handle, b_ptr: T.handle, c_ptr: T.handle) -> None:
-        A = T.match_buffer(a_ptr, (m, k), "float16", align=16)
-        B = T.match_buffer(b_ptr, (n, k), "float16", align=16)
-        C = T.match_buffer(c_ptr, (m, n), "float16", align=16)
+        A = T.match_buffer(a_ptr, (m, k), dtype, align=16)
+        B = T.match_buffer(b_ptr, (n, k), dtype, align=16)
+        C = T.match_buffer(c_ptr, (m, n), dtype, align=16)
         a_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
-        T.call_packed(encode, a_map, "float16", 2, A.data, k, m, k * 2, bk, bm, 1, 1, 0, 3, 0, 0)
+        T.call_packed(encode, a_map, dtype, 2, A.data, k, m, k * 2, bk, bm, 1, 1, 0, 3, 0, 0)
         b_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
         T.call_packed(
-            encode, b_map, "float16", 2, B.data, k, n, k * 2, bk, bn, 1, 1, 0, map_swizzle, 0, 0
+            encode, b_map, dtype, 2, B.data, k, n, k * 2, bk, bn, 1, 1, 0, map_swizzle, 0, 0
         )
         T.device_entry()
         block_n, block_m = T.cta_id([-(-n // bn), -(-m // bm)])
         thread = T.thread_id([384])
         pool = T.SMEMPool()
-        tile_a = pool.alloc((stages, bm * bk), "float16", align=1024)
-        tile_b = pool.alloc((stages, bn * bk), "float16", align=1024)
+        tile_a = pool.alloc((stages, bm * bk), dtype, align=1024)
+        tile_b = pool.alloc((stages, bn * bk), dtype, align=1024)
         full = pool.alloc((stages,), "uint64", align=8)
         empty = pool.alloc((stages,), "uint64", align=8)
         pool.commit()
@@ -126,7 +136,7 @@ def product(m: int, n: int, k: int, *, columns: int = 64, map_swizzle: int = _WI
                     for c in T.unroll(2):
                         if row + r * 8 < m and column + i * 8 + c < n:
                             C[row + r * 8, column + i * 8 + c] = T.Cast(
-                                "float16", acc[i * 4 + r * 2 + c]
+                                dtype, acc[i * 4 + r * 2 + c]
                             )
 
     return main

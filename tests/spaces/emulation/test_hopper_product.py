@@ -16,11 +16,14 @@ from tests.spaces.emulation.programs import product_of
 pytestmark = pytest.mark.tvm
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
-    ("sizes", "columns"), [((128, 256, 512), 256), ((256, 512, 256), 256), ((136, 88, 72), 64)]
+    ("sizes", "columns"), [((128, 256, 512), 256), ((323, 664, 328), 256), ((137, 88, 72), 64)]
 )
-def test_a_product_of_any_size_is_right(sizes: tuple[int, int, int], columns: int) -> None:
-    program = product_of(*sizes, columns=columns)
+def test_a_product_of_any_size_is_right(
+    sizes: tuple[int, int, int], columns: int, dtype: str
+) -> None:
+    program = product_of(*sizes, columns=columns, dtype=dtype)
     assert program.is_right(program.output())
 
 

@@ -3,6 +3,7 @@ range, zero, and sizes beyond it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from spaces.emulation.buffers import call_zoned
 from spaces.frontends.model import load_model
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
-from spaces.templates.base import draw, setting
+from spaces.templates.base import Knobs, draw, setting
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
-from tests.spaces.emulation.samples import AMPERE, _spread
+from tests.spaces.emulation.samples import AMPERE
 from tuner.candidate import Candidate, specialised_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
@@ -37,7 +38,12 @@ def kernels(task: Task) -> list[Candidate]:
     space = KnobSpace(task, templates_of(task)[0])
     columns = draw(space.template, 5_000, np.random.default_rng(0))
     feasible = np.flatnonzero(np.isfinite(space.template.costs_s(columns)))[:300]
-    found = _spread([dict(setting(columns, int(row))) for row in feasible], 3)
+    left = [setting(columns, int(row)) for row in feasible]
+    found: list[Knobs] = []
+    for _ in range(3):
+        seen = Counter(item for knobs in found for item in knobs.items())
+        found.append(min(left[:50], key=lambda knobs: sum(seen[item] for item in knobs.items())))
+        left.remove(found[-1])
     return [write_down(space, knobs).candidate for knobs in found]
 
 

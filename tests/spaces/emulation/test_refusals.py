@@ -202,7 +202,7 @@ def test_assembly_of_other_forms_is_understood() -> None:
     )
     body += """
   asm volatile("mov.b64 %0, {%1, %2};" : "=l"(pair) : "f"(1.5f), "f"(2.5f));
-  asm volatile("mov.b64 {%0, %1}, %2;" : "=f"(low), "=f"(high) : "l"(pair));
+  asm volatile("mov.b64" "{%0, %1}, %2;" : "=f"(low), "=f"(high) : "l"(pair));
   a[threadIdx.x] = x + low * 100 + high * 1000;"""
     lanes = np.arange(64) % 32
     wanted = np.where(lanes + 3 < 10, lanes + 3, 77) + 150 + 2500

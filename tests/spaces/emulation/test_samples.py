@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from tests.spaces.emulation import samples
-from tests.spaces.emulation.samples import Sample
-from tuner.task import Instance, Task
+from spaces.templates.gpu.knob_model import block_of
+from tests.spaces.emulation import knob_samples, rule_samples
+from tests.spaces.emulation.samples import rare, wrong
 
 pytestmark = pytest.mark.tvm
-_FEW, _MANY = 10, 200
+_FEW, _MANY, _EACH = 10, 200, 5
 _IN_ALL = {"convolution", "float16 in float32", "softmax", "all symbolic"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
+_WIDTHS = "of (1, 2, 3, 4, 8, 16)"
+_REFUSED = {
+    "bfloat16 in float32": [(f"choice 0 {_WIDTHS}", 16), (f"choice 1 {_WIDTHS}", 16)],
+    "int8 in int32": [(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)],
+}
+"""Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
+_SMALL = {"activation": 6}
+"""The number of points of spaces that have less than `_MANY`."""
 
 
 def cases(names: Collection[str]) -> list[Any]:
@@ -24,29 +32,41 @@ def cases(names: Collection[str]) -> list[Any]:
     return [*few, *(pytest.param(name, _MANY, marks=long) for name in names)]
 
 
-def wrong(
-    task: Task, drawn: Iterator[Sample], instances: tuple[Instance, ...] = ((),)
-) -> dict[str, str]:
-    """What is wrong with some samples, by their settings."""
-    found = {}
-    for sample in drawn:
-        try:
-            errors = samples.check(task, sample, instances)
-        except (RuntimeError, TimeoutError, ValueError) as error:
-            errors = [f"{type(error).__name__}: {error}"]
-        if errors:
-            found[sample.settings] = errors[0]
-    return found
-
-
-@pytest.mark.parametrize(("name", "number"), cases(samples.PROGRAMS))
+@pytest.mark.parametrize(("name", "number"), cases(rule_samples.PROGRAMS))
 def test_samples_of_the_rules_are_right(name: str, number: int) -> None:
-    task = samples.task(name)
-    assert wrong(task, samples.drawn(task, number)) == {}
+    task = rule_samples.task(name)
+    drawn = list(rule_samples.drawn(task, number))
+    assert len({sample.settings for sample in drawn}) == min(number, _SMALL.get(name, number))
+    if number == _MANY and name not in _SMALL:
+        values = [value for sample in drawn for value in sample.values]
+        assert rare(values, rule_samples.values_of(task), _EACH) == dict.fromkeys(
+            _REFUSED.get(name, []), 0
+        )
+    assert wrong(drawn) == {}
 
 
-@pytest.mark.parametrize(("name", "number"), cases(samples.SYMBOLIC))
+@pytest.mark.parametrize(("name", "number"), cases(knob_samples.PROGRAMS))
 def test_samples_of_the_template_are_right_on_every_shape(name: str, number: int) -> None:
-    task = samples.symbolic_task(name)
-    instances = tuple(instance for instance, _ in task.shapes)
-    assert wrong(task, samples.settings_of(name, number), instances) == {}
+    settings = knob_samples.settings_of(name, number)
+    assert wrong(knob_samples.sample(name, knobs) for knobs in settings) == {}
+
+
+@pytest.mark.parametrize("name", knob_samples.PROGRAMS)
+def test_each_value_of_a_knob_is_in_some_of_the_template_s_samples(name: str) -> None:
+    settings = knob_samples.settings_of(name, _MANY)
+    assert len({str(knobs) for knobs in settings}) == _MANY
+    values = [item for knobs in settings for item in knobs.items()]
+    assert rare(values, knob_samples.values_of(name), _EACH) == {}
+
+
+@pytest.mark.parametrize("name", knob_samples.PROGRAMS)
+def test_sizes_are_of_two_and_a_half_tiles_and_more_and_no_multiples(name: str) -> None:
+    for knobs in knob_samples.settings_of(name, _MANY):
+        sizes, block = knob_samples.sizes_of(name, knobs), block_of(knobs)
+        assert sizes.rows >= 2.5 * block.rows
+        assert sizes.columns >= 2.5 * block.columns
+        assert sizes.depth >= 4 * block.depth
+        tiled = [(sizes.rows, block.rows)]
+        if name != knob_samples.WHOLE:
+            tiled += [(sizes.columns, block.columns), (sizes.depth, block.depth)]
+        assert all(size % tile for size, tile in tiled if tile > 1), knobs

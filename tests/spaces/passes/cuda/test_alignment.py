@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from spaces.codegen.artifact import build_artifact, load_kernel
+from spaces.design_space.trace_space import TraceSpace
 from spaces.emulation.buffers import call_zoned
 from spaces.lowering.extract_tasks import task_of
 from spaces.passes.cuda.alignment import CopyWatch
 from spaces.passes.cuda.pipeline import pass_config
 from spaces.targets.target import parse_target
-from tests.spaces.emulation import samples
-from tests.spaces.emulation.samples import AMPERE, Sample
+from tests.spaces.emulation import rule_samples
+from tests.spaces.emulation.samples import AMPERE, Sample, check
 
 pytestmark = pytest.mark.tvm
 
 
 def rows_of_odd_size() -> Any:
     """Operands whose rows begin at no multiple of a vector."""
-    return samples._product(100, 333, 517, "float32", "float32")
+    return rule_samples.product(100, 333, 517, "float32", "float32")
 
 
 def weights_apart() -> Any:
@@ -46,10 +47,10 @@ def is_uneven(sample: Sample) -> bool:
 @pytest.mark.parametrize("program", [rows_of_odd_size, weights_apart])
 def test_what_no_device_copies_at_once_is_loaded_and_stored(program: Any) -> None:
     task = task_of(program(), AMPERE, name="uneven")
-    found = list(islice(filter(is_uneven, samples.drawn(task, 40)), 2))
+    found = list(islice(filter(is_uneven, rule_samples.drawn(task, 40, TraceSpace(task))), 2))
     assert len(found) == 2
     for sample in found:
-        assert samples.check(task, sample) == []
+        assert check(sample) == []
 
 
 @pytest.mark.parametrize(("step", "wide"), [(5, False), (8, True)])
@@ -89,3 +90,64 @@ def kernel_source(function: Any) -> str:
 
     library, _ = compile_kernel(IRModule({"main": function}), parse_target(AMPERE))
     return "".join(m.inspect_source("cuda") for m in library.imports if m.kind == "cuda")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_three_halves_which_no_vector_has_are_copied_one_by_one(dtype: str) -> None:
+    import ml_dtypes
+    from tvm.ir import IRModule
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
+        a = T.match_buffer(a_ptr, (96,), dtype)
+        b = T.match_buffer(b_ptr, (96,), dtype)
+        for thread in T.thread_binding(32, "threadIdx.x"):
+            for lane in T.vectorized(3):
+                with T.sblock("b"):
+                    i, j = T.axis.remap("SS", [thread, lane])
+                    b[i * 3 + j] = a[i * 3 + j]
+
+    kernel = load_kernel(build_artifact(IRModule({"main": main}), AMPERE))
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    values = np.arange(96).astype(kind)
+    _, got = call_zoned(kernel.module["main"], [values, np.zeros(96, kind)])
+    np.testing.assert_array_equal(got, values)
+
+
+def test_eight_halves_of_two_rows_are_copied_one_by_one() -> None:
+    from tvm.ir import IRModule
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
+        a = T.match_buffer(a_ptr, (24, 20), "float16")
+        b = T.match_buffer(b_ptr, (24, 12), "float16")
+        for thread in T.thread_binding(36, "threadIdx.x"):
+            for lane in T.vectorized(8):
+                with T.sblock("b"):
+                    i = T.axis.spatial(24, (thread * 8 + lane) // 12)
+                    j = T.axis.spatial(12, (thread * 8 + lane) % 12)
+                    b[i, j] = a[i, j]
+
+    kernel = load_kernel(build_artifact(IRModule({"main": main}), AMPERE))
+    values = np.arange(24 * 20, dtype=np.float16).reshape(24, 20)
+    _, got = call_zoned(kernel.module["main"], [values, np.zeros((24, 12), np.float16)])
+    np.testing.assert_array_equal(got, values[:, :12])
+
+
+def test_eight_halves_in_a_row_are_copied_at_once() -> None:
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
+        a = T.match_buffer(a_ptr, (8, 48), "float16")
+        b = T.match_buffer(b_ptr, (8, 48), "float16")
+        for thread in T.thread_binding(48, "threadIdx.x"):
+            for lane in T.vectorized(8):
+                with T.sblock("b"):
+                    i = T.axis.spatial(8, (thread * 8 + lane) // 48)
+                    j = T.axis.spatial(48, (thread * 8 + lane) % 48)
+                    b[i, j] = a[i, j]
+
+    assert kernel_source(main).count("*(uint4*)(") == 2

@@ -29,7 +29,7 @@ from spaces.ir.symbolic import specialised
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target, resolve_target
-from spaces.templates.base import Knobs, draw, setting
+from spaces.templates.base import Knobs, draw, every, setting
 from spaces.templates.gpu import knob_model
 from spaces.templates.gpu.template import GpuContractionTemplate
 from spaces.templates.registry import templates_of
@@ -301,6 +301,15 @@ def test_blocks_share_a_multiprocessor_s_memory_and_not_what_one_may_declare() -
     assert (np.isfinite(narrow) == good).all()
     assert (wide[good] <= narrow[good]).all()
     assert (wide[good] < narrow[good]).any()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_value_of_a_knob_is_in_some_setting(name: str) -> None:
+    template = space_of(name).template
+    columns = every(template)
+    good = np.isfinite(template.costs_s(columns))
+    for knob, values in template.choices.items():
+        assert set(columns[knob][good].tolist()) == set(values), knob
 
 
 def test_limits_and_not_shapes_say_which_settings_are_feasible() -> None:

@@ -1,0 +1,2 @@
+// `__dp4a`, which `math_functions.h` has.
+#pragma once
