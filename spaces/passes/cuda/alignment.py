@@ -2,8 +2,7 @@
 
 A device stops at any other address ("misaligned address"). TVM 0.27 asks before it reads a vector.
 It does not before it writes one, nor before it copies one with cp.async, which it does even for
-elements that are not next to each other. And it fails to write some
-that its rules ask for.
+elements that are not next to each other. And it fails to write some that its rules ask for.
 """
 
 from __future__ import annotations
@@ -97,8 +96,8 @@ def narrow_stores(function: Any) -> Any:
 
 def without_odd_vectors(module: Any) -> Any:
     """A scheduled module without vectors that TVM fails to write: those of an odd number of halves,
-    and those of more than four elements that are not in a row, whose places it computes as a
-    vector of so many integers. Their elements are copied one by one."""
+    and those of an odd number of elements, or more than four, that are not in a row, whose places
+    it computes as a vector of so many integers. Their elements are copied one by one."""
     import tvm
     from tvm_ffi import structural_mutate
 
@@ -106,8 +105,10 @@ def without_odd_vectors(module: Any) -> Any:
         loop = mutator.default_mutate(loop)
         lanes = tvm_compat.known_int(loop.extent) or 1
         is_vector = loop.kind == tvm.tirx.ForKind.VECTORIZED and lanes > 1
-        is_odd = lanes % 2 == 1 and _has_halves(loop.body)
-        if not is_vector or not (is_odd or (lanes > _MOST_PLACES and not _is_row(loop))):
+        is_odd = lanes % 2 == 1
+        if not is_vector or not (is_odd or lanes > _MOST_PLACES):
+            return loop
+        if _is_row(loop) and not (is_odd and _has_halves(loop.body)):
             return loop
         known = (loop.loop_var, loop.min, loop.extent, tvm.tirx.ForKind.UNROLLED, loop.body)
         return tvm.tirx.For(*known, loop.thread_binding, loop.annotations)

@@ -17,12 +17,10 @@ from spaces.templates.base import Columns, Knobs, Template, every, setting
 from spaces.templates.gpu.knob_model import Block, block_of
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
-from tests.spaces.emulation.samples import AMPERE, Sample, Value
+from tests.spaces.emulation.samples import AMPERE, EACH, Sample, Value
 from tests.spaces.templates.gpu import test_gpu_contraction as contraction
 from tuner.task import Task
 
-EACH = 5
-"""Settings in which each value of a knob is, where there are enough of them."""
 _TILES, _STAGES, _LEAST, _BATCH = 2.5, 4, 5, 2
 
 

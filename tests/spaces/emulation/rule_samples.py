@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from itertools import count
 from math import prod
@@ -14,7 +15,7 @@ from spaces.design_space.point import Point
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
-from tests.spaces.emulation.samples import AMPERE, Sample, Value
+from tests.spaces.emulation.samples import AMPERE, EACH, Sample, Value
 from tuner.candidate import Draft
 from tuner.task import Task
 
@@ -27,10 +28,17 @@ _TILE, _SUM = 5, 3
 """Parts of an extent that rows and columns are split in, and of one that is summed over."""
 
 
-def drawn(task: Task, number: int, space: TraceSpace | None = None) -> Iterator[Sample]:
+def drawn(
+    task: Task,
+    number: int,
+    space: TraceSpace | None = None,
+    *,
+    each: Collection[Value] = (),
+) -> Iterator[Sample]:
     """Samples of a task's space, no two of them equal: so many, or all of a space of few points.
 
     Args:
+        each: values that shall be in `EACH` samples: the last ones are of those that lack.
         space: None is `space_of` the task.
 
     Raises:
@@ -39,20 +47,25 @@ def drawn(task: Task, number: int, space: TraceSpace | None = None) -> Iterator[
     space = space or space_of(task)
     wanted = min(number, space.size)
     seen, missed = set[str](), 0
-    for each in count():
+    counts = Counter[Value]()
+    for seed in count():
         if len(seen) == wanted:
             return
         missed += 1
         assert missed <= _MISSES, f"{len(seen)} of {wanted} samples of {task.name}"
         try:
-            point = space.realize_draft(Draft(task.key, each, each))
+            point = space.realize_draft(Draft(task.key, seed, seed))
         except InvalidCandidate:
             continue
-        if point.candidate.payload in seen:
+        values = tuple(value for value, _ in _choices(point.schedule.trace))
+        lacking = {value: EACH - counts[value] for value in each if counts[value] < EACH}
+        is_needed = not lacking.keys().isdisjoint(values)
+        left = wanted - len(seen)
+        if point.candidate.payload in seen or (left <= sum(lacking.values()) and not is_needed):
             continue
         seen.add(point.candidate.payload)
         missed = 0
-        values = tuple(value for value, _ in _choices(point.schedule.trace))
+        counts.update(values)
         yield Sample(task, point.schedule.mod, point.candidate.payload, values)
 
 

@@ -18,6 +18,8 @@ from spaces.targets.target import emulated_target
 from tuner.task import Instance, Task
 
 AMPERE = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+EACH = 5
+"""Samples in which each value of a knob is, where there are enough of them."""
 Value = tuple[str, int]
 """A knob and one of its values."""
 
@@ -72,10 +74,10 @@ def wrong(drawn: Iterable[Sample]) -> dict[str, str]:
     return found
 
 
-def rare(values: Iterable[Value], known: Iterable[Value], least: int) -> dict[Value, int]:
-    """Of the values that are known, those that occur less often than so, with how often."""
+def rare(values: Iterable[Value], known: Iterable[Value]) -> dict[Value, int]:
+    """Of the values that are known, those that occur less than `EACH` times, with how often."""
     counts = Counter(values)
-    return {value: counts[value] for value in known if counts[value] < least}
+    return {value: counts[value] for value in known if counts[value] < EACH}
 
 
 @lru_cache(maxsize=4)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from math import prod
 from typing import Any
 
 import pytest
 
 from spaces.templates.gpu.knob_model import block_of
 from tests.spaces.emulation import knob_samples, rule_samples
-from tests.spaces.emulation.samples import rare, wrong
+from tests.spaces.emulation.samples import Sample, rare, wrong
 
 pytestmark = pytest.mark.tvm
-_FEW, _MANY, _EACH = 10, 200, 5
+_FEW, _MANY = 10, 200
 _IN_ALL = {"convolution", "float16 in float32", "softmax", "all symbolic"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
 _WIDTHS = "of (1, 2, 3, 4, 8, 16)"
 _REFUSED = {
-    "bfloat16 in float32": [(f"choice 0 {_WIDTHS}", 16), (f"choice 1 {_WIDTHS}", 16)],
-    "int8 in int32": [(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)],
+    "bfloat16 in float32": {(f"choice 0 {_WIDTHS}", 16), (f"choice 1 {_WIDTHS}", 16)},
+    "int8 in int32": {(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)},
 }
 """Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
 _SMALL = {"activation": 6}
@@ -35,14 +37,22 @@ def cases(names: Collection[str]) -> list[Any]:
 @pytest.mark.parametrize(("name", "number"), cases(rule_samples.PROGRAMS))
 def test_samples_of_the_rules_are_right(name: str, number: int) -> None:
     task = rule_samples.task(name)
-    drawn = list(rule_samples.drawn(task, number))
+    is_whole = number == _MANY and name not in _SMALL
+    each = rule_samples.values_of(task) - _REFUSED.get(name, set()) if is_whole else set()
+    drawn = list(rule_samples.drawn(task, number, each=each))
     assert len({sample.settings for sample in drawn}) == min(number, _SMALL.get(name, number))
-    if number == _MANY and name not in _SMALL:
-        values = [value for sample in drawn for value in sample.values]
-        assert rare(values, rule_samples.values_of(task), _EACH) == dict.fromkeys(
-            _REFUSED.get(name, []), 0
-        )
+    assert rare((value for sample in drawn for value in sample.values), each) == {}
+    assert all(map(has_tiles_and_stages, drawn))
     assert wrong(drawn) == {}
+
+
+def has_tiles_and_stages(sample: Sample) -> bool:
+    """Whether each extent is of more than two and a half tiles, and each sum of four stages."""
+    _, decisions = json.loads(sample.settings)
+    tiles = [parts for _, parts in decisions if isinstance(parts, list)]
+    stages = [parts[0] for parts in tiles if len(parts) == 3]
+    spatial = [parts[0] for parts in tiles if len(parts) == 5 and prod(parts) > 1]
+    return min(spatial, default=3) > 2.5 and (not stages or prod(stages) >= 4)
 
 
 @pytest.mark.parametrize(("name", "number"), cases(knob_samples.PROGRAMS))
@@ -56,7 +66,7 @@ def test_each_value_of_a_knob_is_in_some_of_the_template_s_samples(name: str) ->
     settings = knob_samples.settings_of(name, _MANY)
     assert len({str(knobs) for knobs in settings}) == _MANY
     values = [item for knobs in settings for item in knobs.items()]
-    assert rare(values, knob_samples.values_of(name), _EACH) == {}
+    assert rare(values, knob_samples.values_of(name)) == {}
 
 
 @pytest.mark.parametrize("name", knob_samples.PROGRAMS)

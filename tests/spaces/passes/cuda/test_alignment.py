@@ -136,6 +136,15 @@ def test_eight_halves_of_two_rows_are_copied_one_by_one() -> None:
     np.testing.assert_array_equal(got, values[:, :12])
 
 
+def test_three_floats_of_two_rows_are_copied_one_by_one() -> None:
+    """The rules for tensor cores copy sums so, and TVM fails to bound what such a vector reads."""
+    task = task_of(rule_samples.product(96, 96, 32, "float16", "float32"), AMPERE, name="three")
+    drawn = rule_samples.drawn(task, 40, TraceSpace(task))
+    three = [s for s in drawn if "vectorized(3)" in s.module.script()]
+    assert len(three) >= 3
+    assert [error for sample in three for error in check(sample)] == []
+
+
 def test_eight_halves_in_a_row_are_copied_at_once() -> None:
     from tvm.script import tirx as T
 
