@@ -71,7 +71,12 @@ def built_with(wait: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
     [
         pytest.param(_MBARRIER, "mbarrier.try_wait of the mbarrier at", id="mbarrier"),
         pytest.param(_BARRIER, "waits at barrier 3", id="named barrier"),
-        pytest.param(_SPINS, "waits at __syncthreads", id="one thread never comes"),
+        pytest.param(
+            _SPINS,
+            "waits at __syncthreads",
+            id="one thread never comes",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_wait_that_never_ends_is_a_timeout_that_names_it(

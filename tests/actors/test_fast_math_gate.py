@@ -7,7 +7,7 @@ import pytest
 from tests.actors.gate_programs import judged
 from tests.actors.test_gate import FAULTS, RIGHT
 
-pytestmark = [pytest.mark.tvm, pytest.mark.optimised]
+pytestmark = [pytest.mark.tvm, pytest.mark.optimised, pytest.mark.long]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
