@@ -251,7 +251,7 @@ class RunnerActor(_Alive):
 
         Returns None if the artifact does not come, or its checksum is wrong: it was not loaded.
         """
-        built = _fetched(artifact[0])
+        built = _fetch(artifact[0])
         if hashlib.sha256(built).hexdigest() != sha256:
             return None
         return self._worker.run(
@@ -265,7 +265,7 @@ class RunnerActor(_Alive):
         )
 
 
-def _fetched(reference: Any) -> bytes:
+def _fetch(reference: Any) -> bytes:
     """What lies behind a reference; empty if it is lost, or does not come: Ray may ask a machine
     for it that is gone, and asks another one 10 s later."""
     try:

@@ -24,8 +24,10 @@ MEASURES = ("device", "emulated")
 """What kernels are timed on: devices, or a model of a CUDA device that runs on a CPU."""
 STRATEGIES = ("evolutionary", "random", "replay-function")
 """Names of the search strategies, see `tuner.search.registry`."""
-EMULATED_KEYS = ("cuda", "gpu", "emulated")
-"""The `keys` of a target that make it the emulated CUDA device."""
+CUDA_KEYS = ("cuda", "gpu")
+"""The `keys` of each CUDA target."""
+EMULATED = "emulated"
+"""Among the `keys` of a CUDA target: it is the emulated device."""
 EMULATED_ARCH = "sm_80"
 """Of the emulated device, where nobody says which."""
 FAST_MATH, COLD_L2 = "fast-math", "cold-l2"
@@ -41,7 +43,7 @@ LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
 """Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _KINDS = " or ".join(TARGET_KINDS)
-_MARKS = frozenset({EMULATED_KEYS[-1], FAST_MATH, COLD_L2})
+_MARKS = frozenset({EMULATED, FAST_MATH, COLD_L2})
 _LONGEST_S = 366 * 86400.0
 _ENTRY_POINTS = "elastic_tuner"
 _ENTRY_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -90,20 +92,20 @@ def emulated(target_text: str) -> str:
     A target that names no architecture stands for `EMULATED_ARCH`.
     """
     config = _of_cuda(target_text, "--measure emulated")
-    return _marked({"arch": EMULATED_ARCH, **config}, EMULATED_KEYS[-1], True)
+    return _marked({"arch": EMULATED_ARCH, **config}, EMULATED)
 
 
 def fast_math(target_text: str) -> str:
     """A CUDA target, checked, for which kernels are compiled with fast math."""
-    return _marked(_of_cuda(target_text, "--fast-math"), FAST_MATH, True)
+    return _marked(_of_cuda(target_text, "--fast-math"), FAST_MATH)
 
 
 def l2(target_text: str, policy: object) -> str:
     """A CUDA target, checked, on which kernels are timed with an L2 cache as a policy says."""
-    flag = f"--l2 {l2_policy(policy)}"
+    config = _of_cuda(target_text, f"--l2 {l2_policy(policy)}")
     # The emulated device is refused either policy.
-    cold = _marked(_of_cuda(target_text, flag), COLD_L2, True)
-    return cold if policy == "cold" else _marked(_of_cuda(target_text, flag), COLD_L2, False)
+    cold, warm = (_marked(config, COLD_L2, marked=marked) for marked in (True, False))
+    return cold if policy == "cold" else warm
 
 
 def _of_cuda(target_text: str, flag: str) -> dict[str, Any]:
@@ -116,16 +118,16 @@ def _of_cuda(target_text: str, flag: str) -> dict[str, Any]:
     return config
 
 
-def _marked(config: dict[str, Any], mark: str, marked: bool) -> str:
+def _marked(config: dict[str, Any], mark: str, *, marked: bool = True) -> str:
     """The text of a CUDA target with a key more, or without it."""
-    plain = EMULATED_KEYS[:2]
-    given = config.pop("keys", None)
+    rest = {name: value for name, value in config.items() if name != "keys"}
+    given = config.get("keys")
     more = {mark, *map(str, given if isinstance(given, list) else ())}
-    more -= {*plain, *(() if marked else (mark,))}
-    if not more and config == {"kind": "cuda"}:
+    more -= {*CUDA_KEYS, *(() if marked else (mark,))}
+    if not more and rest == {"kind": "cuda"}:
         return "cuda"
-    keys = {"keys": [*plain, *sorted(more)]} if more else {}
-    return _checked_marks(json.dumps({**config, **keys}, sort_keys=True))
+    keys = {"keys": [*CUDA_KEYS, *sorted(more)]} if more else {}
+    return _checked_marks(json.dumps({**rest, **keys}, sort_keys=True))
 
 
 def _checked_marks(target_text: str, kind: str = "cuda") -> str:
@@ -154,7 +156,7 @@ def marks_of(target_text: str) -> frozenset[str]:
 
 def is_emulated(target_json: str) -> bool:
     """Whether a target, as canonical JSON, is the emulated device, whose times are a model's."""
-    return EMULATED_KEYS[-1] in marks_of(target_json)
+    return EMULATED in marks_of(target_json)
 
 
 def is_fast_math(target_json: str) -> bool:

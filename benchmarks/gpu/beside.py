@@ -40,14 +40,14 @@ def time_torch(report: Report, chosen: Sequence[Workload], *, triton: bool, limi
             facts = json.loads(line)
             report.add(facts.pop("workload"), **{side: facts})
 
-    report.miss(side, follow(command, limit_s=limit_s, told=note))
+    report.miss(side, follow(command, limit_s=limit_s, note=note))
 
 
 def time_hopper(report: Report, *, limit_s: float) -> None:
     """Note what `benchmarks.gpu.hopper` says of its product, of each size."""
     for size in HOPPER_SIZES:
         lines: list[str] = []
-        failure = follow([*_module("hopper"), str(size)], limit_s=limit_s, told=lines.append)
+        failure = follow([*_module("hopper"), str(size)], limit_s=limit_s, note=lines.append)
         if failure or not lines:
             report.miss(f"hopper {size}", failure or "not a word")
         else:
@@ -81,7 +81,7 @@ def sanitize(
             found["said"].append(line.removeprefix(_SANITIZERS).strip())
 
     command = [program, "--tool", tool, *_module("sanitized"), str(place)]
-    failure = follow(command, limit_s=limit_s, told=note)
+    failure = follow(command, limit_s=limit_s, note=note)
     save()
     report.miss(f"sanitizer {tool}", failure)
 
@@ -109,7 +109,7 @@ def run_tests(report: Report, *, limit_s: float, tests: Path = _ROOT / "tests") 
 
     settings = ["-vv", "-m", "gpu", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *settings, *files]
-    failure = follow(command, limit_s=limit_s, told=note)
+    failure = follow(command, limit_s=limit_s, note=note)
     if failure and not (found["failed"] and failure.startswith(_SOME_FAILED)):  # that was said
         report.miss("tests", f"{failure}; {last}")
 

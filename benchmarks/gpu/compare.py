@@ -79,7 +79,7 @@ def compare(chosen: Sequence[Workload], plan: Plan, folder: Path, report: Report
     sides = [ours.Side(workload, plan.target) for workload in chosen]
     machine = report.known["machine"]["device"]
 
-    def told(side: ours.Side) -> None:
+    def note(side: ours.Side) -> None:
         report.add(side.workload.name, device=machine, ours=side.to_json())
 
     rounds = [] if plan.emulated else steps_beside(sides, plan, folder, report)
@@ -91,12 +91,12 @@ def compare(chosen: Sequence[Workload], plan: Plan, folder: Path, report: Report
             begun = ours.start(pool, sides, plan.samples, generation)
             for step in rounds.pop(0) if rounds else ():
                 step.take(plan, report)
-            ours.measure(runner, begun, plan.until_s, told)
+            ours.measure(runner, begun, plan.until_s, note)
             print(f"generation {generation}, {plan.left_s():.0f} s left", flush=True)
         for side in sides:
             if side.workload.rows and plan.left_s():
                 ours.time_rows(runner, side)
-                told(side)
+                note(side)
         for step in (step for steps in rounds for step in steps):
             step.take(plan, report)
         if plan.long_trials and not plan.emulated:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.instructions.compile import run_nvcc, version_of_nvcc
-from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
+from benchmarks.gpu.workloads import ON_A_DEVICE
 from benchmarks.machine import spent_cpu_s
 from spaces.codegen.cuda.nvcc import find_nvcc
 from spaces.codegen.cuda.nvrtc import compile_by_nvrtc, find_nvrtc
@@ -33,7 +33,6 @@ from tuner.files.atomic import write_bytes
 
 _KINDS = ("product f32 1024", "product f16 1024", "convolution f32 3x3", "softmax 4096x4096")
 _EACH, _ARCHES = 4, ("sm_80", "sm_90a")
-_DRAFTS = 100
 _KERNEL = 'extern "C" __global__'
 
 
@@ -90,27 +89,16 @@ def emit_sources(name: str) -> list[str]:
     """CUDA C of some kernels of a workload's space, each with a name of its own."""
     from spaces.codegen.artifact import compile_kernel
     from spaces.codegen.cuda.device_code import source_of
-    from spaces.design_space.task_space import TaskSpace
-    from spaces.ir.schedules import InvalidCandidate
     from spaces.targets.target import parse_target, resolve_target
-    from tuner.candidate import Draft
 
-    workload: Workload = next(w for w in ON_A_DEVICE if w.name == name)
+    workload = next(w for w in ON_A_DEVICE if w.name == name)
     target = resolve_target('{"kind":"cuda","arch":"sm_80"}')
-    task = workload.task(target)
-    space = TaskSpace(task)
     found: list[str] = []
-    for seed in range(_DRAFTS):
-        try:
-            schedule = space.realize_draft(Draft(task.key, seed, 1 + seed, None)).schedule
-        except InvalidCandidate:
-            continue
-        library, _ = compile_kernel(schedule.mod, parse_target(target))
+    for scheduled in workload.draw(target, _EACH):
+        library, _ = compile_kernel(scheduled, parse_target(target))
         for module in library.imports:
             number = f"{_KINDS.index(name)}_{len(found)}"
             found.append(re.sub(r"\bmain_kernel", f"kernel_{number}", source_of(module)))
-        if len(found) >= _EACH:
-            break
     return found
 
 

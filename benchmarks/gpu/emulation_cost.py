@@ -26,7 +26,6 @@ from tuner.files.atomic import write_bytes
 
 _SIZE = 256
 _EMULATED = '{"kind":"cuda","arch":"sm_90"}'
-_DRAFTS = 200
 
 Build = Callable[[], Callable[..., object]]
 
@@ -55,19 +54,11 @@ def main() -> int:
 def drawn_builds(dtype: str, count: int) -> Iterator[Build]:
     """Builds of samples of the product's space."""
     from spaces.codegen.artifact import build_artifact, load_kernel
-    from spaces.design_space.task_space import TaskSpace
-    from spaces.ir.schedules import InvalidCandidate
     from spaces.targets.target import emulated_target
-    from tuner.candidate import Draft
 
     target = emulated_target(_EMULATED)
-    task = Workload("product", "product", (_SIZE, _SIZE, _SIZE), dtype).task(target)
-    space = TaskSpace(task)
-    for seed in range(_DRAFTS):
-        try:
-            module = space.realize_draft(Draft(task.key, seed, 1 + seed, None)).schedule.mod
-        except InvalidCandidate:
-            continue
+    workload = Workload("product", "product", (_SIZE, _SIZE, _SIZE), dtype)
+    for module in workload.draw(target, count):
 
         def build(module: Any = module) -> Callable[..., object]:
             kernel: Callable[..., object] = load_kernel(build_artifact(module, target)).module[
@@ -76,9 +67,6 @@ def drawn_builds(dtype: str, count: int) -> Iterator[Build]:
             return kernel
 
         yield build
-        count -= 1
-        if not count:
-            return
 
 
 def build_hopper() -> Callable[..., object]:

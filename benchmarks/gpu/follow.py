@@ -16,11 +16,11 @@ _LAST_WORDS = 300
 _PIECE_BYTES = 1 << 16
 
 
-def follow(command: Sequence[str], *, limit_s: float, told: Callable[[str], object]) -> str:
+def follow(command: Sequence[str], *, limit_s: float, note: Callable[[str], object]) -> str:
     """Run a command to its end, or until `limit_s` seconds are over, when its group is killed.
 
     Args:
-        told: gets each line of the standard output.
+        note: gets each line of the standard output.
 
     Returns:
         How it failed, with its last words; empty if it ended well.
@@ -37,7 +37,7 @@ def follow(command: Sequence[str], *, limit_s: float, told: Callable[[str], obje
         ) as child,
     ):
         try:
-            _hand_on(child, until_s, told)
+            _hand_on(child, until_s, note)
             code = child.wait(max(0.0, until_s - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired):
             return f"not done after {limit_s:.0f} s"
@@ -47,7 +47,7 @@ def follow(command: Sequence[str], *, limit_s: float, told: Callable[[str], obje
         return "" if code == 0 else f"exit code {code}: {_last_words(errors)}"
 
 
-def _hand_on(child: subprocess.Popen[bytes], until_s: float, told: Callable[[str], object]) -> None:
+def _hand_on(child: subprocess.Popen[bytes], until_s: float, note: Callable[[str], object]) -> None:
     assert child.stdout is not None
     rest = b""
     while True:
@@ -58,7 +58,7 @@ def _hand_on(child: subprocess.Popen[bytes], until_s: float, told: Callable[[str
         piece = os.read(child.stdout.fileno(), _PIECE_BYTES)
         *lines, rest = (rest + piece).split(b"\n")
         for line in [*lines, *([rest] if rest and not piece else [])]:
-            told(line.decode(errors="replace"))
+            note(line.decode(errors="replace"))
         if not piece:
             return
 

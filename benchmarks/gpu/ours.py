@@ -181,12 +181,12 @@ def measure(
     runner: Runner,
     begun: dict[Future[Sample], Side],
     until_s: float,
-    told: Callable[[Side], object],
+    note: Callable[[Side], object],
 ) -> None:
     """Check and time kernels as they are built, until a moment of the monotonic clock.
 
     Args:
-        told: gets a side whenever more is known of it.
+        note: gets a side whenever more is known of it.
     """
     known: dict[str, str] = {}
     left_s = max(0.1, until_s - time.monotonic())
@@ -195,7 +195,7 @@ def measure(
             side, sample = begun[ready], ready.result()
             if not sample.artifact:
                 side.add(sample, None)
-                told(side)
+                note(side)
                 continue
             task, _ = _space(side.workload, side.target)
             instance = side.workload.largest
@@ -203,7 +203,7 @@ def measure(
                 learned = runner.learn(task, instance, _REFERENCE_DEADLINE_S)
                 known[side.workload.name] = learned.error
             side.add(sample, _run(runner, side, sample, instance))
-            told(side)
+            note(side)
             if time.monotonic() > until_s:
                 raise TimeoutError
     except TimeoutError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.task import Instance, Task
 
 _OPEN = "M"
+_DRAFTS = 200
+"""Tried at most: some are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,21 @@ class Workload:
 
         shapes = tuple((self.instance(rows), 1.0) for rows in self.rows)
         return replace(task_of(self._program(), target, name=self.kind), shapes=shapes)
+
+    def draw(self, target: str, count: int) -> Iterator[Any]:
+        """Scheduled modules of so many points of the product's own space, in a fixed order."""
+        from spaces.design_space.task_space import TaskSpace
+        from spaces.ir.schedules import InvalidCandidate
+        from tuner.candidate import Draft
+
+        task = self.task(target)
+        space, found = TaskSpace(task), 0
+        for seed in range(_DRAFTS):
+            if found == count:
+                return
+            with suppress(InvalidCandidate):
+                yield space.realize_draft(Draft(task.key, seed, 1 + seed, None)).schedule.mod
+                found += 1
 
     @property
     def largest(self) -> Instance:

@@ -121,7 +121,7 @@ def _graph_pipeline(lowered: Any) -> Any:
     known = {gv.name_hint for gv in lowered.functions}
 
     def drop_uncalled(module: Any, _context: Any) -> Any:
-        graphs = [f for f in module.functions.values() if isinstance(f, relax.Function)]
+        graphs = filter(tvm_compat.is_relax_function, module.functions.values())
         called = {v.name_hint for f in graphs for v in relax.analysis.all_global_vars(f)}
         for gv, function in [*module.functions.items()]:
             if tvm_compat.is_prim_func(function) and gv.name_hint not in known | called:

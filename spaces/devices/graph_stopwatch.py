@@ -68,11 +68,7 @@ class GraphStopwatch:
         """See `Stopwatch`. The clock is brought up before: a kernel may be cut off by this run."""
 
         def run() -> float:
-            spent_s = 0.0
-            for _ in range(_WAKE_RUNS):
-                if spent_s >= _WAKE_S:
-                    break
-                spent_s += self._work_s()
+            self._bring_up()
             if self._flush_bytes:
                 self._runtime.memset(self._flush_bytes)()
             return run_once(loaded, self._runtime.synchronize)
@@ -108,6 +104,14 @@ class GraphStopwatch:
                 return measured
             self._sleep(_COOL_S)
         return measure()
+
+    def _bring_up(self) -> None:
+        """Do the fixed work until the clock is up."""
+        left_s = _WAKE_S
+        for _ in range(_WAKE_RUNS):
+            left_s -= self._work_s()
+            if left_s <= 0:
+                return
 
     def _work_s(self) -> float:
         """Seconds of some fixed work."""

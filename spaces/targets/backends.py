@@ -191,7 +191,7 @@ BACKENDS = (
 
 EMULATED = replace(
     BACKENDS[1],
-    word=emulated.KEY,
+    word=checks.EMULATED,
     devices=emulated,
     tags=(),
     resource=MEASURE,

@@ -12,17 +12,15 @@ from typing import Any
 from spaces.targets import cuda
 from spaces.targets.config import Config
 from spaces.targets.host import Host
-from tuner.checks import EMULATED_KEYS
+from tuner.checks import CUDA_KEYS, EMULATED
 from tuner.errors import TunerError
 
-KEY = EMULATED_KEYS[-1]
-"""Among the `keys` of a target."""
 FILLED_IN = cuda.FILLED_IN
 
 
 def emulated(config: Config) -> Config:
     """A CUDA target's options with the emulated device in the place of a real one."""
-    return {**config, "keys": list(EMULATED_KEYS)}
+    return {**config, "keys": [*CUDA_KEYS, EMULATED]}
 
 
 def stands_for(config: Config) -> Config:
@@ -32,7 +30,7 @@ def stands_for(config: Config) -> Config:
 
 def is_emulated(keys: Any) -> bool:
     """Whether the keys of a target, if it has any, are the emulated device's."""
-    return KEY in (keys or ())
+    return EMULATED in (keys or ())
 
 
 def present() -> bool:
@@ -84,7 +82,7 @@ def fits(target_json: str) -> bool:
 
 def fingerprint(target_json: str, host: Host | None) -> str:
     """Its own, whatever the machine: its times come from a model."""
-    return f"{KEY} {json.loads(target_json).get('arch', '')}".strip()
+    return f"{EMULATED} {json.loads(target_json).get('arch', '')}".strip()
 
 
 def former_fingerprint(target_json: str) -> str:

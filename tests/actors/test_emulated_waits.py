@@ -18,6 +18,7 @@ from spaces.design_space.realize import realize
 from spaces.emulation import library
 from spaces.targets.target import emulated_target
 from spaces.testing import programs
+from tests.spaces.emulation.run_program import WAIT_FOR_NOBODY
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
 
@@ -26,13 +27,6 @@ EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
 TASK = programs.task(EMULATED)
 TIMING = Timing(sample_s=0.001, total_s=0.004, min_samples=3, max_samples=5)
 DEADLINE_S = 4.0
-_MBARRIER = """
-  __shared__ uint64_t nobodys[1];
-  unsigned place = __cvta_generic_to_shared(nobodys);
-  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 2;" :: "r"(place));
-  __syncthreads();
-  asm volatile("{.reg .pred p;\\nLOOP:\\nmbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n"
-    "@!p bra LOOP;\\n}" :: "r"(place));"""
 _SPINS = """
   volatile int never = 0;
   if (threadIdx.x == 0) while (never == 0) {}
@@ -69,7 +63,7 @@ def built_with(wait: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
 @pytest.mark.parametrize(
     ("wait", "place"),
     [
-        pytest.param(_MBARRIER, "mbarrier.try_wait of the mbarrier at", id="mbarrier"),
+        pytest.param(WAIT_FOR_NOBODY, "mbarrier.try_wait of the mbarrier at", id="mbarrier"),
         pytest.param(_BARRIER, "waits at barrier 3", id="named barrier"),
         pytest.param(
             _SPINS,

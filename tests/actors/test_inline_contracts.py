@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -37,22 +39,25 @@ class TestInlineMeasurer(MeasurerContract):
         yield from open_measuring(task, tmp_path_factory.mktemp("inline"), setting_of(task))
 
 
-@pytest.mark.long
-class TestInlineMeasurerOfTheEmulatedDevice(MeasurerContract):
+class _OnCuda(MeasurerContract):
+    """Of a product on the device that `find_target` finds."""
+
+    find_target: ClassVar[Callable[[], str]]
+
     @pytest.fixture(scope="class")
     @classmethod
     def measuring(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
-        task = gemm_task(emulated_target('{"kind":"cuda","arch":"sm_80"}'))
-        yield from open_measuring(task, tmp_path_factory.mktemp("emulated"))
+        yield from open_measuring(gemm_task(cls.find_target()), tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.mark.long
+class TestInlineMeasurerOfTheEmulatedDevice(_OnCuda):
+    find_target = partial(emulated_target, '{"kind":"cuda","arch":"sm_80"}')
 
 
 @pytest.mark.gpu
-class TestInlineMeasurerOfADevice(MeasurerContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def measuring(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
-        task = gemm_task(resolve_target("cuda"))
-        yield from open_measuring(task, tmp_path_factory.mktemp("cuda"))
+class TestInlineMeasurerOfADevice(_OnCuda):
+    find_target = partial(resolve_target, "cuda")
 
 
 def open_measuring(

@@ -63,13 +63,13 @@ def side_of(workload: Workload, *spaces: str, target: str = LLVM) -> ours.Side:
 def test_lines_come_in_order_and_whole_however_they_are_written() -> None:
     script = "import os; [os.write(1, w) for w in (b'on', b'e\\ntwo\\n', b'last')]"
     lines: list[str] = []
-    assert follow([sys.executable, "-c", script], limit_s=60, told=lines.append) == ""
+    assert follow([sys.executable, "-c", script], limit_s=60, note=lines.append) == ""
     assert lines == ["one", "two", "last"]
 
 
 def test_at_its_limit_a_process_is_killed_with_its_children_and_its_lines_are_kept() -> None:
     lines: list[str] = []
-    said = follow(["sh", "-c", "sleep 60 & echo $!; wait"], limit_s=1, told=lines.append)
+    said = follow(["sh", "-c", "sleep 60 & echo $!; wait"], limit_s=1, note=lines.append)
     assert said == "not done after 1 s"
     for _ in range(600):
         if not is_running(int(lines[0])):
@@ -85,7 +85,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_one_that_fails_is_told_with_its_last_words() -> None:
-    said = follow([sys.executable, "-c", "raise ValueError('no device')"], limit_s=60, told=print)
+    said = follow([sys.executable, "-c", "raise ValueError('no device')"], limit_s=60, note=print)
     assert said == "exit code 1: ValueError: no device"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.checks import EMULATED_KEYS, is_emulated, marks_of
+from tuner.checks import EMULATED, is_emulated, marks_of
 from tuner.cost_models.base import pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
 from tuner.errors import TunerError
@@ -43,7 +43,7 @@ def family(target_json: str) -> str:
     target: dict[str, Any] = json.loads(target_json)
     kind = "emulated" if is_emulated(target_json) else str(target.get("kind", "unknown"))
     processor = str(target.get("mcpu") or target.get("arch") or "generic")
-    marks = sorted(marks_of(target_json) - {EMULATED_KEYS[-1]})
+    marks = sorted(marks_of(target_json) - {EMULATED})
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([kind, processor, *marks]))
 
 

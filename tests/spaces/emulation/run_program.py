@@ -13,6 +13,14 @@ from spaces.emulation.library import load_kernels
 from tests.spaces.emulation.instructions.program import Array, Arrays, Dim3, TensorMap
 
 _ARCHITECTURE = 90
+WAIT_FOR_NOBODY = """
+  __shared__ uint64_t nobodys[1];
+  unsigned place = __cvta_generic_to_shared(nobodys);
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 2;" :: "r"(place));
+  __syncthreads();
+  asm volatile("{.reg .pred p;\\nLOOP:\\nmbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n"
+    "@!p bra LOOP;\\n}" :: "r"(place));"""
+"""Code of a kernel that waits for ever at an mbarrier."""
 _TAGS = (
     *(f"blockIdx.{d}" for d in "xyz"),
     *(f"threadIdx.{d}" for d in "xyz"),

@@ -12,7 +12,7 @@ from spaces.emulation.assembly import without_assembly
 from spaces.emulation.compile import compile_kernels
 from spaces.emulation.library import load_kernels
 from tests.spaces.emulation.instructions.program import TensorMap
-from tests.spaces.emulation.run_program import run_emulated
+from tests.spaces.emulation.run_program import WAIT_FOR_NOBODY, run_emulated
 
 pytestmark = pytest.mark.tvm
 _HEAD = 'extern "C" __global__ void __launch_bounds__(128) tried(float* a) {\n'
@@ -54,15 +54,8 @@ def test_a_barrier_that_some_threads_never_reach_is_named() -> None:
 
 
 def test_an_mbarrier_that_nobody_completes_is_named() -> None:
-    body = """
-  __shared__ uint64_t bar[1];
-  unsigned place = __cvta_generic_to_shared(bar);
-  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 2;" :: "r"(place));
-  __syncthreads();
-  asm volatile("{.reg .pred p;\\nLOOP:\\nmbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n"
-    "@!p bra LOOP;\\n}" :: "r"(place));"""
     with pytest.raises(TimeoutError, match=r"mbarrier at 1024"):
-        run(body)
+        run(WAIT_FOR_NOBODY)
 
 
 def test_a_loop_that_never_ends_meets_the_deadline() -> None:

@@ -115,22 +115,29 @@ def test_three_halves_which_no_vector_has_are_copied_one_by_one(dtype: str) -> N
     np.testing.assert_array_equal(got, values)
 
 
-def test_eight_halves_of_two_rows_are_copied_one_by_one() -> None:
-    from tvm.ir import IRModule
+def copy_by_eights(rows: int, columns: int, given: int) -> Any:
+    """A copy of halves, eight a thread, out of a tensor with `given` columns."""
     from tvm.script import tirx as T
 
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
     def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
-        a = T.match_buffer(a_ptr, (24, 20), "float16")
-        b = T.match_buffer(b_ptr, (24, 12), "float16")
-        for thread in T.thread_binding(36, "threadIdx.x"):
+        a = T.match_buffer(a_ptr, (rows, given), "float16")
+        b = T.match_buffer(b_ptr, (rows, columns), "float16")
+        for thread in T.thread_binding(rows * columns // 8, "threadIdx.x"):
             for lane in T.vectorized(8):
                 with T.sblock("b"):
-                    i = T.axis.spatial(24, (thread * 8 + lane) // 12)
-                    j = T.axis.spatial(12, (thread * 8 + lane) % 12)
+                    i = T.axis.spatial(rows, (thread * 8 + lane) // columns)
+                    j = T.axis.spatial(columns, (thread * 8 + lane) % columns)
                     b[i, j] = a[i, j]
 
-    kernel = load_kernel(build_artifact(IRModule({"main": main}), AMPERE))
+    return main
+
+
+def test_eight_halves_of_two_rows_are_copied_one_by_one() -> None:
+    from tvm.ir import IRModule
+
+    module = IRModule({"main": copy_by_eights(24, 12, given=20)})
+    kernel = load_kernel(build_artifact(module, AMPERE))
     values = np.arange(24 * 20, dtype=np.float16).reshape(24, 20)
     _, got = call_zoned(kernel.module["main"], [values, np.zeros((24, 12), np.float16)])
     np.testing.assert_array_equal(got, values[:, :12])
@@ -146,17 +153,4 @@ def test_three_floats_of_two_rows_are_copied_one_by_one() -> None:
 
 
 def test_eight_halves_in_a_row_are_copied_at_once() -> None:
-    from tvm.script import tirx as T
-
-    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def main(a_ptr: T.handle, b_ptr: T.handle) -> None:
-        a = T.match_buffer(a_ptr, (8, 48), "float16")
-        b = T.match_buffer(b_ptr, (8, 48), "float16")
-        for thread in T.thread_binding(48, "threadIdx.x"):
-            for lane in T.vectorized(8):
-                with T.sblock("b"):
-                    i = T.axis.spatial(8, (thread * 8 + lane) // 48)
-                    j = T.axis.spatial(48, (thread * 8 + lane) % 48)
-                    b[i, j] = a[i, j]
-
-    assert kernel_source(main).count("*(uint4*)(") == 2
+    assert kernel_source(copy_by_eights(8, 48, given=48)).count("*(uint4*)(") == 2
