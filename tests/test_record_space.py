@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.record_space import agreement
-from benchmarks.recorder import Drawn, Journal
+from benchmarks.replay.record_space import agreement
+from benchmarks.replay.recorder import Drawn, Journal
 from tuner.record import Status
 from tuner.replay.recording import Recording, Row
 from tuner.task import Task

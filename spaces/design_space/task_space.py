@@ -47,6 +47,9 @@ class TaskSpace:
 
     Args:
         layers: of the user's: mutators, and post-processors.
+
+    Attributes:
+        templates: the spaces of the templates that fit the task.
     """
 
     def __init__(self, task: Task, layers: Layers = OURS) -> None:
@@ -55,7 +58,7 @@ class TaskSpace:
         self._declared = declared_spaces(task, layers.mutators)
         self._ours = not self._declared or with_ours(task)
         templates = templates_of(task) if self._ours else []
-        self._templates = [KnobSpace(task, template) for template in templates]
+        self.templates = [KnobSpace(task, template) for template in templates]
 
     def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
         """Carry out a draft, guided by a cost model where there is one.
@@ -75,7 +78,7 @@ class TaskSpace:
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The data of a kernel for many shapes, without scheduling it; None for any other one."""
-        for space in self._templates:
+        for space in self.templates:
             if space.name == candidate.space:
                 return space.kernel(candidate)
         return None
@@ -85,18 +88,18 @@ class TaskSpace:
         if self._declared and (space := self._declared_for(draft, rng)) is not None:
             return space
         weights = dict(draft.weights)
-        if self._task.shapes and self._templates:  # the rules know no symbolic dimensions
-            known = [s for s in self._templates if draft.parent and s.name == draft.parent.space]
+        if self._task.shapes and self.templates:  # the rules know no symbolic dimensions
+            known = [s for s in self.templates if draft.parent and s.name == draft.parent.space]
             return known[0] if known else self._any_template(rng, draft, weights)
         searched_through = draft.number > _DRAFTS * self._settings
         if searched_through and rng.random() < _FEW / (_FEW + self._settings):
             return self._rules
         if draft.parent is not None:
-            for template in self._templates:
+            for template in self.templates:
                 if template.name == draft.parent.space:
                     return template
         fresh = draft.parent is None or family(draft.parent.space) != RULES
-        if self._templates and fresh and rng.random() >= self._rules_share(weights):
+        if self.templates and fresh and rng.random() >= self._rules_share(weights):
             return self._any_template(rng, draft, weights)
         return self._rules
 
@@ -135,19 +138,19 @@ class TaskSpace:
     def _any_template(self, rng: random.Random, draft: Draft, weights: _Weights) -> KnobSpace:
         """A random template, the likelier the faster it is estimated to be on the draft's shape,
         and the faster it has been."""
-        if len(self._templates) == 1:
-            return self._templates[0]
-        estimates = [space.at(draft.instance).least_s for space in self._templates]
+        if len(self.templates) == 1:
+            return self.templates[0]
+        estimates = [space.at(draft.instance).least_s for space in self.templates]
         odds = [
             0.0 if math.isinf(s) else s**-_TRUST * weights.get(space.name, 1.0)
-            for s, space in zip(estimates, self._templates, strict=True)
+            for s, space in zip(estimates, self.templates, strict=True)
         ]
-        return rng.choices(self._templates, odds if any(odds) else None)[0]
+        return rng.choices(self.templates, odds if any(odds) else None)[0]
 
     @cached_property
     def _settings(self) -> int:
         """The number of feasible settings that the templates have ranked."""
-        return sum(len(space.ranked) for space in self._templates)
+        return sum(len(space.ranked) for space in self.templates)
 
     @cached_property
     def _rules(self) -> TraceSpace:

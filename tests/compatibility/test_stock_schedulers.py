@@ -30,7 +30,8 @@ from tuner.candidate import Draft
 from tuner.cost_models.xgb import XgbModel
 from tuner.errors import UsageError
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.replay.replay import RecordedSpace, VirtualClock
+from tuner.replay.recorded import RecordedSpace
+from tuner.replay.replay import VirtualClock
 from tuner.search.registry import search_maker
 from tuner.session.allocator import Allocator, TaskView
 from tuner.session.observer import Silent

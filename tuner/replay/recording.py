@@ -1,9 +1,9 @@
 """Recorded spaces: features and times of many candidates of a task, in one file.
 
 A recording serves two purposes: search policies are compared on it without a device
-(`tuner.replay.replay`, `benchmarks/replay.py`), and cost models are judged by it. It keeps each
-candidate's key, space, features, status, times and parent; payloads of a few only. Feature columns
-that never change are kept once, the others as codes of one byte: exact where a column has at most
+(`tuner.replay.replay`, `benchmarks/replay`), and cost models are judged by it. It keeps each
+candidate's key, space, features, estimate, status, times and parent. Feature columns that never
+change are kept once, the others as codes of one byte: exact where a column has at most
 256 values, else the nearest of 256.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +21,12 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from tuner.arrays import Floats32
+from tuner.arrays import Features, Floats32
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Examples
 from tuner.errors import TunerError
 from tuner.record import Measurement, Status
-from tuner.replay.replay import Recorded
+from tuner.replay.recorded import Recorded
 from tuner.task import Task
 
 _LEVELS = 256
@@ -43,6 +44,7 @@ class Row:
             fresh sample.
         seconds: its latency in each round of timing, infinite where it was not timed. The first is
             a lower bound for a censored candidate.
+        estimate_s: its template's analytic estimate; infinite where there is none.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Row:
     seconds: tuple[float, ...]
     build_s: float
     run_s: float
+    estimate_s: float = math.inf
 
     @property
     def latency_s(self) -> float:
@@ -73,8 +76,8 @@ class Recording:
         vectors: feature vectors, one for each row.
         default: the task's default schedule, measured like the candidates.
         refused: numbers of fresh samples and of mutations that gave no candidate.
-        payloads: payloads of a few candidates by key: the best, as seeds for other tasks.
-        exact: exact vectors of these few.
+        payloads: payloads of candidates by key: at least of the best, as seeds for other tasks.
+        exact: exact vectors of a few of these.
     """
 
     task: Task
@@ -104,14 +107,7 @@ class Recording:
     def recorded(self) -> list[Recorded]:
         """The space for a replay: the rows, and the drafts that gave no candidate."""
         found = [
-            Recorded(
-                stand_in(row.key, row.space),
-                vector,
-                _measurement(row),
-                row.code_hash,
-                parent=stand_in(row.parent, row.space).key if row.parent else None,
-            )
-            for row, vector in zip(self.rows, self.vectors, strict=True)
+            self._recorded(row, vector) for row, vector in zip(self.rows, self.vectors, strict=True)
         ]
         space = self.rows[0].space if self.rows else ""
         nothing = np.zeros(self.vectors.shape[1], dtype=np.float32)
@@ -121,6 +117,23 @@ class Recording:
                 candidate = stand_in(f"refused {parent} {number}", space)
                 found.append(Recorded(candidate, nothing, refused, parent=parent))
         return found
+
+    def _recorded(self, row: Row, vector: Features) -> Recorded:
+        parent: str | None = row.parent or None
+        # A trace's payload may have become another since; settings are what they were.
+        candidate = Candidate(CandidateKind.KNOBS, self.payloads.get(row.key, ""), row.space)
+        if candidate.key != row.key:
+            candidate = stand_in(row.key, row.space)
+            parent = stand_in(parent, row.space).key if parent else None
+        return Recorded(
+            candidate,
+            vector,
+            _measurement(row),
+            row.code_hash,
+            parent,
+            row.estimate_s,
+            tuple(s for s in row.seconds[1:] if np.isfinite(s)),
+        )
 
     def best_keys(self, most: int) -> list[str]:
         """Keys of the fastest candidates, fastest first."""
@@ -157,7 +170,6 @@ def save(recording: Recording, path: Path) -> None:
         "spaces": sorted({r.space for r in rows}),
     }
     spaces = {name: n for n, name in enumerate(about["spaces"])}
-    keys = list(recording.payloads)
     partial = path.with_name(f".{path.name}.part.npz")
     np.savez_compressed(
         partial,
@@ -170,14 +182,16 @@ def save(recording: Recording, path: Path) -> None:
         status=np.array([_STATUSES.index(r.status) for r in rows], dtype=np.uint8),
         seconds=np.array([r.seconds for r in rows], dtype=np.float32).T,
         costs_s=np.array([(r.build_s, r.run_s) for r in rows], dtype=np.float16),
+        estimates_s=np.array([r.estimate_s for r in rows], dtype=np.float32),
         constant=constant,
         columns=columns,
         codes=codes,
         counts=counts,
         levels=levels,
-        payload_keys=_bytes_of(keys),
-        payloads=[recording.payloads[k] for k in keys],
-        exact=np.array([recording.exact[k] for k in keys], dtype=np.float32),
+        payload_keys=_bytes_of(list(recording.payloads)),
+        payloads=list(recording.payloads.values()),
+        exact_keys=_bytes_of(list(recording.exact)),
+        exact=np.array(list(recording.exact.values()), dtype=np.float32),
     )
     partial.replace(path)
 
@@ -209,8 +223,9 @@ def _parsed(data: Mapping[str, Any]) -> Recording:
             seconds=tuple(float(s) for s in seconds),
             build_s=float(costs[0]),
             run_s=float(costs[1]),
+            estimate_s=float(estimate_s),
         )
-        for key, space, code, parent, status, seconds, costs in zip(
+        for key, space, code, parent, status, seconds, costs, estimate_s in zip(
             data["keys"],
             data["space"],
             data["code_hashes"],
@@ -218,10 +233,12 @@ def _parsed(data: Mapping[str, Any]) -> Recording:
             data["status"],
             data["seconds"].T,
             data["costs_s"],
+            data.get("estimates_s", np.full(len(vectors), np.inf)),
             strict=True,
         )
     )
-    keys = [_text(k) for k in data["payload_keys"]]
+    payload_keys = [_text(k) for k in data["payload_keys"]]
+    exact_keys = map(_text, data.get("exact_keys", data["payload_keys"]))
     return Recording(
         task=Task(**about["task"]),
         device=about["device"],
@@ -230,8 +247,8 @@ def _parsed(data: Mapping[str, Any]) -> Recording:
         vectors=vectors,
         default=_default(about["default"]),
         refused=(about["refused"][0], about["refused"][1]),
-        payloads=dict(zip(keys, map(str, data["payloads"]), strict=True)),
-        exact=dict(zip(keys, data["exact"], strict=True)),
+        payloads=dict(zip(payload_keys, map(str, data["payloads"]), strict=True)),
+        exact=dict(zip(exact_keys, data["exact"], strict=True)),
     )
 
 

@@ -9,17 +9,21 @@ uses these seams.
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tuner.arrays import Features, Ints
-from tuner.candidate import Candidate, Draft
+from tuner.candidate import Draft
 from tuner.cost_models.base import CostModel
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.replay.noise import Noise, exact
+from tuner.replay.recorded import Recorded, RecordedSpace
+from tuner.replay.recorded_settings import RecordedSettings
 
 _NEIGHBOURS = 12
 _SHORTLIST = 32
@@ -39,32 +43,6 @@ class VirtualClock:
         return self.now_s
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One candidate of a recorded space, or a draft that gave none (its status is INVALID).
-
-    Attributes:
-        code_hash: hash of its program; empty where it was not recorded.
-        parent: key of the candidate that it is a mutation of, maybe of another task; None for a
-            fresh sample.
-    """
-
-    candidate: Candidate
-    features: Features
-    measurement: Measurement
-    code_hash: str = ""
-    parent: str | None = None
-
-    @property
-    def valid(self) -> bool:
-        """Whether there is a candidate."""
-        return self.measurement.status is not Status.INVALID
-
-
-RecordedSpace = Mapping[str, Sequence[Recorded]]
-"""The recorded candidates of each task, by task key."""
-
-
 class ReplayMeasurer:
     """Delivers recorded measurements in the order in which they would end.
 
@@ -74,14 +52,22 @@ class ReplayMeasurer:
     Args:
         slots: trials at work at once.
         clock: is moved by `collect`; give it to the session too.
+        noise: of each timing, drawn from the seed and the trial.
     """
 
-    def __init__(self, spaces: RecordedSpace, *, slots: int, clock: VirtualClock) -> None:
+    def __init__(
+        self,
+        spaces: RecordedSpace,
+        *,
+        slots: int,
+        clock: VirtualClock,
+        noise: Noise = exact,
+        seed: int = 0,
+    ) -> None:
         self._recorded = {
-            (task_key, r.candidate.key): r.measurement
-            for task_key, space in spaces.items()
-            for r in space
+            (task_key, r.candidate.key): r for task_key, space in spaces.items() for r in space
         }
+        self._noise, self._seed = noise, seed
         self._slots = slots
         self._clock = clock
         self._number = 0
@@ -94,14 +80,20 @@ class ReplayMeasurer:
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Put trials to work; a trial that was never recorded is INVALID."""
         for trial in trials:
-            measurement = self._recorded.get(
-                (trial.task_key, trial.candidate.key),
-                Measurement(Status.INVALID, error="not in the recorded space"),
-            )
-            measurement = _cut(measurement, cutoff_s)
+            measurement = _cut(self._timed(trial), cutoff_s)
             end_s = self._clock.now_s + measurement.build_s + measurement.run_s
             self._number += 1
             heapq.heappush(self._ends, (end_s, self._number, trial, measurement))
+
+    def _timed(self, trial: Trial) -> Measurement:
+        known = self._recorded.get((trial.task_key, trial.candidate.key))
+        if known is None:
+            return Measurement(Status.INVALID, error="not in the recorded space")
+        latency_s = known.measurement.latency_s
+        if latency_s is None or self._noise is exact:
+            return known.measurement
+        rng = random.Random(f"{self._seed} {trial.key}")
+        return replace(known.measurement, samples_s=(self._noise(latency_s, known.rounds_s, rng),))
 
     def collect(self, timeout_s: float) -> list[Record]:
         """The record of the next trial to end, if it ends within the timeout."""
@@ -136,9 +128,11 @@ class ReplaySpacePool:
     A fresh draft gives any of the recorded fresh samples. A mutation gives one of the candidates
     nearest to its parent, by features; where the parent is of another task, one recorded as its
     mutation, or else a fresh sample. As large a share of mutations is refused as when the space was
-    recorded. In a guided space, where the model compares many settings before it answers, the
-    model's favourite among several such answers is the likeliest. The answer follows from the
-    draft's seed and, the model's scores aside, from integers alone: it is the same on any machine.
+    recorded. The settings of templates are chosen as their space chooses them (see
+    `tuner.replay.recorded_settings`). In a guided space, where the model compares many settings
+    before it answers, the model's favourite among several such answers is the likeliest. The answer
+    follows from the draft's seed and, the model's scores aside, from integers alone: it is the same
+    on any machine.
 
     Args:
         load: makes a cost model from the bytes that `use_model` is given; None scores all as 0.
@@ -154,7 +148,10 @@ class ReplaySpacePool:
         guided: Callable[[str], bool] = lambda space: False,
     ) -> None:
         self._guided = guided
-        self._maps = {task_key: _Map(space) for task_key, space in spaces.items()}
+        self._maps = {
+            task_key: RecordedSettings(space) if RecordedSettings.fits(space) else _Map(space)
+            for task_key, space in spaces.items()
+        }
         self._capacity = capacity
         self._load = load
         self._model: CostModel | None = None
@@ -182,6 +179,7 @@ class ReplaySpacePool:
                 score=next(scores),
                 model_version=self._version,
                 features=recorded.features,
+                estimate_s=recorded.estimate_s if math.isfinite(recorded.estimate_s) else None,
                 chosen_from=number,
             )
             if recorded.valid
@@ -201,7 +199,10 @@ class ReplaySpacePool:
     def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
         """The answer to a draft, and the number that it was chosen from."""
         rng = random.Random(draft.seed)
-        first, *others = self._maps[draft.task_key].choose(draft, rng)
+        known = self._maps[draft.task_key]
+        if isinstance(known, RecordedSettings):
+            return known.choose(draft, rng, self._model.predict if self._model else None)
+        first, *others = known.choose(draft, rng)
         if not (first.valid and self._guided(first.candidate.space)):
             return first, 1
         alike = [first, *(r for r in others if r.candidate.space == first.candidate.space)]

@@ -1,6 +1,6 @@
 """The cost model ranks schedules it has not seen: the promise of 0.75, held on recordings.
 
-The recordings are of `benchmarks/record_space.py`: features and latencies of candidates of two
+The recordings are of `benchmarks.replay.record_space`: features and latencies of candidates of two
 tasks, in today's form or the older one. Nothing is timed here, so nothing here depends on how busy
 the machine is.
 """
@@ -97,7 +97,7 @@ def test_the_rounds_of_the_recording_agree(path: Path) -> None:
 
 @pytest.mark.tvm
 def test_recorded_features_are_those_of_today(recording: Recording) -> None:
-    """Where this fails the features changed: record again with `benchmarks/record_space.py`."""
+    """Where this fails the features changed: record again (`benchmarks.replay.record_space`)."""
     from spaces.design_space.realize import realize
     from spaces.features.vectors import PROGRAM_LENGTH, FeatureExtractor
 

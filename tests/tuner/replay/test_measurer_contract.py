@@ -12,7 +12,8 @@ import pytest
 from tests.contracts.measurer import MeasurerContract, Measuring
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Status
-from tuner.replay.replay import Recorded, ReplayMeasurer, VirtualClock
+from tuner.replay.recorded import Recorded
+from tuner.replay.replay import ReplayMeasurer, VirtualClock
 
 
 def recorded(number: int, measurement: Measurement) -> Recorded:

@@ -6,7 +6,8 @@ import numpy as np
 
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.record import Measurement, Status, Trial
-from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.replay.recorded import Recorded
+from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 
 
 def recorded(number: int, *, run_s: float = 1.0) -> Recorded:

@@ -9,7 +9,8 @@ from tests.contracts.space_pool import SpacePoolContract
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.random_model import RandomModel
 from tuner.record import Measurement, Status
-from tuner.replay.replay import Recorded, ReplaySpacePool
+from tuner.replay.recorded import Recorded
+from tuner.replay.replay import ReplaySpacePool
 
 
 def recorded(number: int) -> Recorded:

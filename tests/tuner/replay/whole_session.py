@@ -116,19 +116,25 @@ def searched(
 
 def recorded(seed: int, trials: int) -> MemoryStore:
     """A session on recorded spaces."""
-    from benchmarks.replay import RECORDINGS, WarmStart, _default, _loaded, found_in
+    from benchmarks.replay.policies import (
+        RECORDINGS,
+        WarmStart,
+        default_of,
+        found_in,
+        load_model,
+    )
     from tuner.replay.recording import load
 
     recordings = {name: load(found_in(RECORDINGS)[name]) for name in (*_TASKS, _ELSEWHERE)}
     known = WarmStart(recordings)
     spaces = {recordings[n].task.key: recordings[n].recorded() for n in _TASKS}
-    defaults = {recordings[n].task: _default(recordings[n]) for n in _TASKS}
+    defaults = {recordings[n].task: default_of(recordings[n]) for n in _TASKS}
     clock = VirtualClock()
     measured = {t.key: [*spaces[t.key], default] for t, default in defaults.items()}
     return searched(
         {task: default.candidate for task, default in defaults.items()},
         ReplayMeasurer(measured, slots=_SLOTS, clock=clock),
-        ReplaySpacePool(spaces, load=partial(_loaded, True), guided=lambda s: "kernel:" in s),
+        ReplaySpacePool(spaces, load=partial(load_model, True), guided=lambda s: "kernel:" in s),
         search_maker("evolutionary", known.seeds),
         clock,
         base=known.base(_TASKS[0]),

@@ -14,13 +14,8 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.learner import InlineLearner
 from tuner.effort import Effort
 from tuner.record import Measurement, Provenance, Record, Status
-from tuner.replay.replay import (
-    Recorded,
-    RecordedSpace,
-    ReplayMeasurer,
-    ReplaySpacePool,
-    VirtualClock,
-)
+from tuner.replay.recorded import Recorded, RecordedSpace
+from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.search.base import SearchMaker
 from tuner.search.registry import search_maker
 from tuner.session.allocator import Allocator

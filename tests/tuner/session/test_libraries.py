@@ -9,7 +9,7 @@ import pytest
 from tests.tuner.session.replayed import candidate, make_session, recorded_space, searched
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status
-from tuner.replay.replay import Recorded
+from tuner.replay.recorded import Recorded
 from tuner.report.winners import choose_best
 from tuner.search.base import Search
 from tuner.search.random_search import RandomSearch

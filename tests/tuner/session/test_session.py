@@ -34,10 +34,8 @@ from tuner.cost_models.learner import InlineLearner
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial, TrialKey
-from tuner.replay.replay import (
-    Recorded,
-    VirtualClock,
-)
+from tuner.replay.recorded import Recorded
+from tuner.replay.replay import VirtualClock
 from tuner.report.winners import choose_best
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels

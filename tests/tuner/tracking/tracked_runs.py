@@ -13,7 +13,8 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.learner import InlineLearner
 from tuner.effort import Effort
 from tuner.record import Measurement, Status
-from tuner.replay.replay import Recorded, ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.replay.recorded import Recorded
+from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report.spaces import space_rows
 from tuner.search.registry import search_maker
 from tuner.session.limits import Limits

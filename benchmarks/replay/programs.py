@@ -14,22 +14,22 @@ def _gemm(m: int, n: int, k: int) -> Any:
     return te.create_prim_func([a, b, topi.nn.matmul(a, b)])
 
 
-def _batch_matmul(batch: int, m: int, n: int, k: int) -> Any:
+def _batch_matmul(batch: int, m: int, n: int, k: int, *, transposed: bool = False) -> Any:
     from tvm import te, topi
 
     a = te.placeholder((batch, m, k), name="A")
-    b = te.placeholder((batch, k, n), name="B")
-    out = topi.nn.batch_matmul(a, b, transpose_a=False, transpose_b=False)
+    b = te.placeholder((batch, n, k) if transposed else (batch, k, n), name="B")
+    out = topi.nn.batch_matmul(a, b, transpose_a=False, transpose_b=transposed)
     return te.create_prim_func([a, b, out])
 
 
-def _conv_nchw(channels: int, filters: int, size: int, kernel: int) -> Any:
-    """With padding that keeps the size, and a ReLU."""
+def _conv_nchw(channels: int, filters: int, size: int, kernel: int, stride: int = 1) -> Any:
+    """With padding that keeps the size at a stride of 1, and a ReLU."""
     from tvm import te, topi
 
     data = te.placeholder((1, channels, size, size), name="data")
     weight = te.placeholder((filters, channels, kernel, kernel), name="weight")
-    convolved = topi.nn.conv2d_nchw(data, weight, 1, kernel // 2, 1)
+    convolved = topi.nn.conv2d_nchw(data, weight, stride, kernel // 2, 1)
     return te.create_prim_func([data, weight, topi.nn.relu(convolved)])
 
 
@@ -42,12 +42,12 @@ def _conv_nhwc(channels: int, filters: int, size: int, kernel: int) -> Any:
     return te.create_prim_func([data, weight, topi.nn.relu(convolved)])
 
 
-def _depthwise(channels: int, size: int) -> Any:
+def _depthwise(channels: int, size: int, kernel: int = 3) -> Any:
     from tvm import te, topi
 
     data = te.placeholder((1, channels, size, size), name="data")
-    weight = te.placeholder((channels, 1, 3, 3), name="weight")
-    convolved = topi.nn.depthwise_conv2d_nchw(data, weight, 1, 1, 1)
+    weight = te.placeholder((channels, 1, kernel, kernel), name="weight")
+    convolved = topi.nn.depthwise_conv2d_nchw(data, weight, 1, kernel // 2, 1)
     return te.create_prim_func([data, weight, topi.nn.relu(convolved)])
 
 
@@ -78,6 +78,10 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "depthwise": lambda: _depthwise(144, 56),
     "softmax": lambda: _softmax(1536, 384),
     "layer-norm": lambda: _layer_norm(512, 768),
+    "held-gemm": lambda: _gemm(333, 517, 1000),
+    "held-conv": lambda: _conv_nchw(96, 96, 28, 3, stride=2),
+    "held-depthwise": lambda: _depthwise(144, 28, 5),
+    "held-batch": lambda: _batch_matmul(12, 96, 80, 64, transposed=True),
 }
 """By the name of their recordings."""
 

@@ -1,6 +1,6 @@
 """What works on the recording of one task: workers of their own, and a journal that survives them.
 
-See `benchmarks/record_space.py`.
+See `benchmarks/replay/record_space.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from tuner.candidate import Candidate, Draft
 from tuner.effort import EFFORTS, Timing
 from tuner.errors import TunerError
 from tuner.measure import Evaluated
-from tuner.record import Measurement, Record, Trial
+from tuner.record import Measurement, Predicted, Record, Trial
 from tuner.runs.lock import RunLock
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from actors.builder import Built
     from actors.runner import Runner
 
-ROUNDS = 3
-"""Of timing the fastest again."""
 AGAIN = Timing(total_s=0.030, sample_s=0.003, min_samples=5, max_samples=10)
 _PROBE = Timing(total_s=0.012, sample_s=0.003, min_samples=3, max_samples=5)
 _HOPELESS = 12.0
@@ -131,22 +129,31 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What works on the recording of one task."""
+    """What works on the recording of one task.
+
+    Attributes:
+        built: what was built, by the candidate's key.
+    """
 
     task: Task
     hands: Sequence[Hand]
     runner: Runner
     journal: Journal
+    built: dict[str, Built | Measurement] = field(default_factory=dict)
 
     def draw(self, drafts: Sequence[Draft]) -> None:
         """Carry out a batch of drafts, build what is new, time it, and keep it all."""
-        answers = self._spread("evaluate", drafts)
+        self.take(self._spread("evaluate", drafts))
+
+    def take(self, answers: Sequence[Evaluated]) -> None:
+        """Build the candidates of a batch that are new, time them, and keep it all."""
         keys = {d.key for d in self.journal.drawn}
         fresh = {a.candidate.key: a for a in answers if a.candidate and a.candidate.key not in keys}
         built = self._spread("build", [a.candidate for a in fresh.values()])
         measured = self._measure_new(fresh, built)
         drawn = []
-        for draft, answer in zip(drafts, answers, strict=True):
+        for answer in answers:
+            draft = answer.draft
             parent = draft.parent.key if draft.parent else ""
             key = answer.candidate.key if answer.candidate else ""
             code_hash = measured.pop(key, "")
@@ -166,6 +173,7 @@ class Bench:
             if code_hash not in known:
                 known.add(code_hash)
                 measured[key] = code_hash
+                self.built[key] = result
                 self._measure(answer, result)
         return measured
 
@@ -189,7 +197,8 @@ class Bench:
             candidate = built.written.of(candidate)
         trial = Trial(self.task.key, candidate)
         measurement = self.time(built, _PROBE, cutoff=True)
-        self.journal.store.append(Record(trial, measurement), answer.features)
+        record = Record(trial, measurement, predicted=Predicted(estimate_s=answer.estimate_s))
+        self.journal.store.append(record, answer.features)
 
     def time(self, built: Built | Measurement, timing: Timing, *, cutoff: bool) -> Measurement:
         """Check a build's output and time it; nothing else of ours works meanwhile."""
@@ -208,18 +217,20 @@ class Bench:
             measured.status, measured.samples_s, measured.error, built.build_s, measured.run_s
         )
 
-    def retime(self, chosen: Sequence[Candidate]) -> None:
+    def retime(self, chosen: Sequence[Candidate], rounds: int) -> None:
         """Time candidates again, in rounds, each in the same order: drift meets all alike."""
         store, task = self.journal.store, self.task
         done = {r.trial.key for r in store.scan(task.key, min_rung=1)}
-        if len(done) >= len(chosen) * ROUNDS:
+        if len(done) >= len(chosen) * rounds:
             return
-        built = self._spread("build", list(chosen))
-        for rung in range(1, 1 + ROUNDS):
-            for candidate, artifact in zip(chosen, built, strict=True):
+        lacking = [c for c in chosen if c.key not in self.built]
+        built = self._spread("build", lacking)
+        self.built.update((c.key, b) for c, b in zip(lacking, built, strict=True))
+        for rung in range(1, 1 + rounds):
+            for candidate in chosen:
                 trial = Trial(task.key, candidate, rung=rung)
                 if trial.key not in done:
-                    measured = self.time(artifact, AGAIN, cutoff=False)
+                    measured = self.time(self.built[candidate.key], AGAIN, cutoff=False)
                     store.append(Record(trial, measured))
 
 

@@ -1,6 +1,6 @@
 """Record whole spaces: what thousands of candidates of a task look like, and how fast they are.
 
-    python -m benchmarks.record_space [--candidates 2000] [--cores 2] [--out DIR] [TASK ...]
+    python -m benchmarks.replay.record_space [--candidates 2000] [--cores 2] [--out DIR] [TASK ...]
 
 Writes `benchmarks/recordings/TASK.npz` (see `tuner.replay.recording`), which search policies are
 compared on and cost models judged by, without a device. Candidates are what the tuner proposes,
@@ -31,16 +31,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.programs import PROGRAMS, program
-from benchmarks.recorder import AGAIN, ROUNDS, Bench, bench
+from benchmarks.replay.policies import RECORDINGS
+from benchmarks.replay.programs import PROGRAMS, program
+from benchmarks.replay.recorder import AGAIN, Bench, bench
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.cost_models.base import pairwise_accuracy
 from tuner.record import Measurement, Status
 from tuner.replay.recording import Recording, Row, load, save
 from tuner.search.transfer import signature, similarity
 from tuner.task import Task
-
-RECORDINGS = Path(__file__).parent / "recordings"
 
 _BATCH = 48
 """Drafts for each process between two rounds of timing."""
@@ -50,6 +49,7 @@ _FRESH_LATER = 0.1
 _PARENTS = 32
 _RANK_DECAY = 0.9
 _RETIMED_BEST, _RETIMED_OTHERS = 32, 32
+_ROUNDS = 3
 _PAYLOADS = 8
 _FOREIGN_PARENTS, _FOREIGN_CHILDREN = 4, 6
 _ALIKE = 0.5
@@ -83,7 +83,7 @@ def time_again(at: Bench, seed: int) -> None:
     best = [r.trial.candidate for r in at.journal.store.best(at.task.key, 10**6)]
     rest = best[_RETIMED_BEST:]
     others = random.Random(seed).sample(rest, min(_RETIMED_OTHERS, len(rest)))
-    at.retime([*best[:_RETIMED_BEST], *others])
+    at.retime([*best[:_RETIMED_BEST], *others], _ROUNDS)
 
 
 def draw_foreign(at: Bench, recordings: Sequence[Recording], *, seed: int, batch: int) -> int:
@@ -114,8 +114,8 @@ def _best_of(recording: Recording) -> list[Candidate]:
     return [Candidate(CandidateKind.TRACE, recording.payloads[k], spaces[k]) for k in keys]
 
 
-def recording_of(at: Bench, default: Measurement) -> Recording:
-    """All that the journal holds, as one recording."""
+def recording_of(at: Bench, default: Measurement, rounds: int = _ROUNDS) -> Recording:
+    """All that the journal holds, as one recording, with this number of later rounds."""
     from spaces.targets.target import device_fingerprint
 
     store, task = at.journal.store, at.task
@@ -131,8 +131,9 @@ def recording_of(at: Bench, default: Measurement) -> Recording:
         if record.trial.rung or key not in drawn or key not in vectors:
             continue
         payloads[key] = record.trial.candidate.trace or record.trial.candidate.payload
+        estimate_s = record.predicted.estimate_s if record.predicted else None
         first = record.latency_s or min(measured.samples_s, default=math.inf)
-        rounds = [first, *later.get(key, []), *[math.inf] * ROUNDS][: 1 + ROUNDS]
+        seconds = [first, *later.get(key, []), *[math.inf] * rounds][: 1 + rounds]
         rows.append(
             Row(
                 key=key,
@@ -140,9 +141,10 @@ def recording_of(at: Bench, default: Measurement) -> Recording:
                 code_hash=drawn[key].code_hash,
                 parent=drawn[key].parent,
                 status=measured.status,
-                seconds=tuple(rounds),
+                seconds=tuple(seconds),
                 build_s=measured.build_s,
                 run_s=measured.run_s,
+                estimate_s=math.inf if estimate_s is None else estimate_s,
             )
         )
     whole = Recording(
@@ -153,7 +155,6 @@ def recording_of(at: Bench, default: Measurement) -> Recording:
         vectors=np.array([vectors[r.key] for r in rows], dtype=np.float32),
         default=default,
         refused=at.journal.refused(),
-        payloads=payloads,
     )
     kept = whole.best_keys(_PAYLOADS)
     return replace(

@@ -1,0 +1,1 @@
+"""Recorded spaces, and search policies compared on them without a device."""

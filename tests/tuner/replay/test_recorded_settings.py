@@ -1,0 +1,117 @@
+"""Recorded settings of templates: drafts are answered in the order of estimate and cost model."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.arrays import Features, Floats32
+from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
+from tuner.measure import Evaluated
+from tuner.record import Measurement, Status
+from tuner.replay.recorded import Recorded
+from tuner.replay.recording import Recording, Row, load, save
+from tuner.replay.replay import ReplaySpacePool
+from tuner.task import Task
+
+SPACE = "kernel:test-1"
+ROWS, LANES = 20, 15
+
+
+def candidate(rows: int, lanes: int, space: str = SPACE) -> Candidate:
+    return of_knobs({"rows": rows, "lanes": lanes}, space)
+
+
+def setting(rows: int, lanes: int, space: str = SPACE) -> Recorded:
+    features = np.array([rows, lanes], dtype=np.float32)
+    measured = Measurement(Status.OK, (1e-3,))
+    return Recorded(candidate(rows, lanes, space), features, measured, estimate_s=1e-6 * (1 + rows))
+
+
+def grid(space: str = SPACE) -> list[Recorded]:
+    return [setting(rows, lanes, space) for rows in range(ROWS) for lanes in range(LANES)[::-1]]
+
+
+class FewLanes:
+    """A cost model that likes few lanes."""
+
+    def predict(self, features: Features) -> Floats32:
+        return np.asarray(-features[:, 1])
+
+
+def answers(
+    space: list[Recorded], parent: Candidate | None = None, *, learned: bool = False
+) -> list[Evaluated]:
+    pool = ReplaySpacePool({"t": space}, capacity=10**6, load=lambda _: FewLanes())  # type: ignore[arg-type,return-value]
+    if learned:
+        pool.use_model(1, b"")
+    pool.submit([Draft("t", n, seed=n, parent=parent) for n in range(400)])
+    return pool.collect(0.0)
+
+
+def knobs(answer: Evaluated, name: str) -> int:
+    assert answer.candidate is not None
+    found = knobs_of(answer.candidate)
+    assert found is not None
+    return found[name]
+
+
+def test_fresh_drafts_come_in_the_order_of_the_estimate() -> None:
+    found = [knobs(answer, "rows") for answer in answers(grid())]
+    assert statistics.median(found) < ROWS / 8
+    assert max(found) > ROWS / 2  # now and then what the estimate dislikes
+
+
+def test_the_cost_model_chooses_among_what_the_estimate_likes() -> None:
+    plain = [knobs(answer, "lanes") for answer in answers(grid())]
+    found = answers(grid(), learned=True)
+    assert statistics.mean(knobs(a, "lanes") for a in found) < statistics.mean(plain) / 2
+    assert all(answer.chosen_from > 1 for answer in found)
+
+
+def test_a_mutation_changes_few_knobs_by_little() -> None:
+    for answer in answers(grid(), candidate(10, 7)):
+        changed = [abs(knobs(answer, "rows") - 10), abs(knobs(answer, "lanes") - 7)]
+        assert min(changed) == 0
+        assert 0 < max(changed) <= 7
+
+
+def test_templates_are_drawn_by_their_best_estimate_and_by_what_was_learned() -> None:
+    slow = [
+        Recorded(r.candidate, r.features, r.measurement, estimate_s=3 * r.estimate_s)
+        for r in grid("kernel:slow-1")
+    ]
+    spaces = [a.candidate.space for a in answers([*grid(), *slow]) if a.candidate]
+    assert 0.8 < spaces.count(SPACE) / len(spaces) < 1.0
+
+
+def test_answers_carry_the_estimate() -> None:
+    for answer in answers(grid()):
+        assert answer.estimate_s == pytest.approx(1e-6 * (1 + knobs(answer, "rows")))
+
+
+def test_a_file_brings_settings_estimates_and_rounds_back(tmp_path: Path) -> None:
+    rows = tuple(
+        Row(
+            candidate(n, 1).key, SPACE, str(n), "", Status.OK,
+            (2e-3, 1e-3, 1e-3, 3e-3), 0.1, 0.1, estimate_s=1e-6 * n,
+        )
+        for n in range(3)
+    )  # fmt: skip
+    kept = Recording(
+        Task("k" * 16, "t", "{}", "{}"),
+        "cpu",
+        "1",
+        rows,
+        np.zeros((3, 2), dtype=np.float32),
+        payloads={candidate(n, 1).key: candidate(n, 1).payload for n in range(3)},
+    )
+    save(kept, path := tmp_path / "t.npz")
+    found = load(path).recorded()
+    assert [r.candidate for r in found] == [candidate(n, 1) for n in range(3)]
+    assert [r.estimate_s for r in found] == pytest.approx([0.0, 1e-6, 2e-6])
+    assert [r.rounds_s for r in found] == [pytest.approx((1e-3, 1e-3, 3e-3))] * 3
+    assert [r.measurement.latency_s for r in found] == pytest.approx([1e-3] * 3)

@@ -1,0 +1,84 @@
+"""Drafts answered from the recorded settings of templates, in the way in which their space answers
+them: from a shortlist in the order of the estimate, or of the cost model where there is one.
+
+See `spaces.design_space.knob_space.KnobSpace`, whose shortlists these imitate.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tuner.arrays import Features, Floats32
+from tuner.candidate import CandidateKind, Draft, knobs_of
+from tuner.replay.recorded import Recorded
+
+Predict = Callable[[Features], Floats32]
+
+_SHORTLIST, _NEIGHBOURS = 96, 24
+_GREED, _UNGUIDED, _TRUST = 3.0, 0.15, 2.0
+
+
+class RecordedSettings:
+    """The settings of each template of one task, the best estimate first."""
+
+    def __init__(self, space: Sequence[Recorded]) -> None:
+        ranked = sorted(space, key=lambda r: r.estimate_s)
+        self._spaces = {
+            name: [r for r in ranked if r.candidate.space == name]
+            for name in dict.fromkeys(r.candidate.space for r in ranked)
+        }
+        self._places = {
+            r.candidate.key: (name, place)
+            for name, mine in self._spaces.items()
+            for place, r in enumerate(mine)
+        }
+        self._steps = {name: _steps(mine) for name, mine in self._spaces.items()}
+
+    @staticmethod
+    def fits(space: Sequence[Recorded]) -> bool:
+        """Whether all recorded candidates are settings of templates."""
+        return all(r.candidate.kind is CandidateKind.KNOBS for r in space)
+
+    def choose(
+        self, draft: Draft, rng: random.Random, predict: Predict | None
+    ) -> tuple[Recorded, int]:
+        """The answer to a draft, and the number that it was chosen from."""
+        shortlist = self._shortlist(draft, rng)
+        if predict is not None and rng.random() >= _UNGUIDED:
+            scores = predict(np.stack([r.features for r in shortlist]))
+            shortlist = [shortlist[int(i)] for i in np.argsort(-scores, kind="stable")]
+        return shortlist[_skewed(len(shortlist), rng)], len(shortlist)
+
+    def _shortlist(self, draft: Draft, rng: random.Random) -> list[Recorded]:
+        known = None if draft.parent is None else self._places.get(draft.parent.key)
+        if known is not None:
+            name, place = known
+            distances = np.abs(self._steps[name] - self._steps[name][place])
+            order = np.lexsort((distances.sum(axis=1), (distances > 0).sum(axis=1)))
+            near = [int(i) for i in order if i != place][:_NEIGHBOURS]
+        else:
+            weights = dict(draft.weights)
+            odds = [
+                mine[0].estimate_s ** -_TRUST * weights.get(name, 1.0)
+                for name, mine in self._spaces.items()
+            ]
+            (name,) = rng.choices(list(self._spaces), odds)
+            near = list({_skewed(len(self._spaces[name]), rng) for _ in range(_SHORTLIST)})
+        return [self._spaces[name][place] for place in sorted(near)]
+
+
+def _skewed(count: int, rng: random.Random) -> int:
+    """A place, the earlier the likelier."""
+    return int(count * rng.random() ** _GREED)
+
+
+def _steps(space: Sequence[Recorded]) -> Features:
+    """The settings of one template: for each knob the place of its value among those recorded."""
+    knobs = [knobs_of(r.candidate) or {} for r in space]
+    columns = [
+        np.unique([k[name] for k in knobs], return_inverse=True)[1] for name in sorted(knobs[0])
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
