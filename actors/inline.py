@@ -17,7 +17,7 @@ from actors.builder import Builder, Built
 from actors.runner import Learned, Runner
 from tuner.candidate import library_space
 from tuner.effort import EFFORTS, Effort
-from tuner.measure import BuildDeadlines, MeasuredPrograms
+from tuner.measure import BuildDeadlines, BuiltKernels, MeasuredPrograms
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance, Task
 
@@ -65,6 +65,7 @@ class InlineMeasurer:
     ) -> None:
         self._programs = programs or MeasuredPrograms()
         self._build_deadlines = BuildDeadlines(effort.build_deadline_s)
+        self._built: BuiltKernels[Built] = BuiltKernels(effort.finalists)
         self._tasks = {task.key: task for task in tasks}
         self._builder, self._runner = builder, runner
         self._effort, self._provenance, self._clock = effort, provenance, clock
@@ -127,6 +128,9 @@ class InlineMeasurer:
 
     def _build_all(self) -> None:
         while (job := self._to_build.get()) is not None:
+            if (kept := self._built.find(job.trial)) is not None:
+                self._to_run.put(_Artifact(job, kept))
+                continue
             task = self._tasks[job.trial.task_key]
             known = self._references.get((job.trial.task_key, job.trial.instance))
             if known is not None and known.error:
@@ -136,6 +140,7 @@ class InlineMeasurer:
             built = _guarded(partial(self._builder.build, task, job.trial.candidate, deadline_s))
             if isinstance(built, Built):
                 self._build_deadlines.built(task.key, built.build_s)
+                self._built.add(job.trial, built)
                 self._to_run.put(_Artifact(job, built))
             else:
                 self._answer(job.trial, built)
@@ -149,6 +154,7 @@ class InlineMeasurer:
             if measured is None:
                 measured = _guarded(partial(self._run, ready))
             measured = replace(measured, build_s=ready.built.build_s)
+            self._built.settle(trial, measured.latency_s, ready.built)
             self._answer(trial, measured, written)
         self._runner.close()
 

@@ -408,7 +408,7 @@ def test_efforts() -> None:
     table = [line for line in section("Efforts").splitlines() if line.startswith("| `")]
     assert table == [
         f"| `{name}` | {e.trials_per_task} | {e.time_budget_s / 60:g} min | {e.finalists} "
-        f"| {e.finalist_rounds} | {e.finalist_share:.0%}".replace("%", " %")
+        f"| {e.finalist_share:.0%}".replace("%", " %")
         + " |"
         for name, e in EFFORTS.items()
     ]
@@ -497,7 +497,7 @@ def quantity(text: str) -> float:
         ),
         ("reference", "Every task gets ~ trials", "tuner.session.allocation", "_FIRST_TRIALS"),
         ("reference", "At most ~ of a task's shapes", "tuner.dynamic.shapes", "MEASURED_SHAPES"),
-        ("reference", "within ~ times of its best", "tuner.session.finalists", "_CONTENDER"),
+        ("reference", "within ~ times of the slowest", "tuner.session.finalists", "_CONTENDER"),
         ("reference", "within ~ to 1.2 times", "tuner.session.finalists", "LEAST_NOISE"),
         (
             "reference",

@@ -9,7 +9,6 @@ from typing import Any
 from tuner import checks
 from tuner.errors import UsageError
 from tuner.record import Trial
-from tuner.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ class Effort:
         finalist_timing: of a finalist that is timed again.
         shape_timing: of a finalist that is timed again on each of several shapes.
         shape_rounds: rounds of re-timing for a task with several shapes, interleaved.
-        finalists: number of candidates of a task that are timed again, the default not counted.
-        finalist_rounds: rounds of re-timing for a static task, interleaved.
+        finalists: most candidates of a task that are timed again, the default not counted; see
+            `tuner.session.halving`.
         finalist_share: at most this part of the time budget goes to finalists.
         gain_floor: a task whose remaining time is below this share of the model is left alone
             after its first few trials.
@@ -83,11 +82,10 @@ class Effort:
     trials_per_task: int
     time_budget_s: float
     timing: Timing = Timing()
-    finalist_timing: Timing = Timing(sample_s=0.004, total_s=0.100, min_samples=5)
+    finalist_timing: Timing = Timing(sample_s=0.003, total_s=0.030, min_samples=5)
     shape_timing: Timing = Timing(sample_s=0.002, total_s=0.015, min_samples=3)
     shape_rounds: int = 2
-    finalists: int = 3
-    finalist_rounds: int = 3
+    finalists: int = 16
     finalist_share: float = 0.1
     gain_floor: float = 0.002
     build_deadline_s: float = 60.0
@@ -95,7 +93,7 @@ class Effort:
     reference_deadline_s: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("trials_per_task", "shape_rounds", "finalist_rounds"):
+        for name in ("trials_per_task", "shape_rounds"):
             self._check(name, lambda number: checks.whole(number, at_least=1))
         self._check("finalists", lambda number: checks.whole(number, at_least=0))
         deadlines = ("build_deadline_s", "run_deadline_s", "reference_deadline_s")
@@ -121,13 +119,9 @@ class Effort:
             return self.timing
         return self.shape_timing if trial.instance else self.finalist_timing
 
-    def rounds_of(self, task: Task) -> int:
-        """The number of rounds in which finalists of a task are timed again."""
-        return self.shape_rounds if task.shapes else self.finalist_rounds
-
 
 EFFORTS = {
-    "quick": Effort("quick", trials_per_task=64, time_budget_s=10 * 60, finalists=2),
+    "quick": Effort("quick", trials_per_task=64, time_budget_s=10 * 60),
     "normal": Effort("normal", trials_per_task=128, time_budget_s=60 * 60),
-    "max": Effort("max", trials_per_task=1024, time_budget_s=12 * 60 * 60, finalists=5),
+    "max": Effort("max", trials_per_task=1024, time_budget_s=12 * 60 * 60, finalists=32),
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft
@@ -15,6 +16,10 @@ _BUILDS_KNOWN = 5
 _BUILD_PATIENCE = 30.0
 """A build may take this many times as long as the longest so far of its task."""
 _LEAST_BUILD_S = 10.0
+_OTHERS_KEPT = 512
+"""Built kernels for other shapes and rounds, of some ten kilobytes each."""
+
+_Built = TypeVar("_Built")
 
 
 class Measurer(Protocol):
@@ -121,6 +126,51 @@ class MeasuredPrograms:
 
 def _program(trial: Trial, code_hash: str) -> tuple[str, Instance, str]:
     return trial.task_key, trial.instance, code_hash
+
+
+class BuiltKernels(Generic[_Built]):
+    """What was built and will be measured again: the fastest kernels of each static task, which
+    become its finalists; and kernels with more trials to come, on other shapes or in other rounds.
+
+    Args:
+        each: number of kernels that are kept of a static task.
+    """
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._fastest: dict[str, dict[str, tuple[float, _Built]]] = {}
+        """By the keys of task and candidate: the latency in the search, seconds."""
+        self._others: OrderedDict[tuple[str, str], _Built] = OrderedDict()
+
+    def find(self, trial: Trial) -> _Built | None:
+        """What was built for a trial's candidate; None where it is to be built."""
+        key = (trial.task_key, trial.candidate.key)
+        if key in self._others:
+            self._others.move_to_end(key)
+            return self._others[key]
+        _, built = self._fastest.get(trial.task_key, {}).get(trial.candidate.key, (0.0, None))
+        return built
+
+    def add(self, trial: Trial, built: _Built) -> None:
+        """Keep what was built for a trial that more trials will follow."""
+        if trial.rung > 0 or trial.instance:
+            self._others[trial.task_key, trial.candidate.key] = built
+            while len(self._others) > _OTHERS_KEPT:
+                self._others.popitem(last=False)
+
+    def settle(self, trial: Trial, latency_s: float | None, built: _Built) -> None:
+        """Keep what a trial of the search was built as, while it is among its task's fastest."""
+        if trial.rung > 0 or trial.instance or latency_s is None or not self._each:
+            return
+        mine = self._fastest.setdefault(trial.task_key, {})
+        mine[trial.candidate.key] = (latency_s, built)
+        if len(mine) > self._each:
+            del mine[max(mine, key=lambda key: mine[key][0])]
+
+    def drop(self, trial: Trial) -> None:
+        """Forget what was built for a trial's candidate: its bytes were lost."""
+        self._others.pop((trial.task_key, trial.candidate.key), None)
+        self._fastest.get(trial.task_key, {}).pop(trial.candidate.key, None)
 
 
 class BuildDeadlines:

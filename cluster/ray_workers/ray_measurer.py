@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from cluster.scaling.scaling_policy import BuildRatio, Node, WorkerCounts
 from tuner.candidate import library_space
 from tuner.effort import Effort
 from tuner.errors import TunerError
-from tuner.measure import BuildDeadlines, MeasuredPrograms
+from tuner.measure import BuildDeadlines, BuiltKernels, MeasuredPrograms
 from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.task import Instance
@@ -30,8 +29,6 @@ from tuner.utilisation import BUILDER, RUNNER, Utilisation
 _GRACE_S = 45.0
 """The time that a worker gets beyond its own deadlines before it counts as hung."""
 _BUILT_AHEAD = 2
-_BUILT_KEPT = 512
-"""Artifacts kept for kernels that will be measured again, of some ten kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ class RayMeasurer:
         self._wall = wall
         self._programs = programs or MeasuredPrograms()
         self._build_deadlines = BuildDeadlines(effort.build_deadline_s)
-        self._built: OrderedDict[tuple[str, str], tuple[Any, Compiled]] = OrderedDict()
+        self._built: BuiltKernels[tuple[Any, Compiled]] = BuiltKernels(effort.finalists)
         self._artifacts: dict[int, Any] = {}
         self._refused: list[Record] = []
         self._device, self._unlike = device, starters.unlike
@@ -196,10 +193,8 @@ class RayMeasurer:
             if error := self._runners.state.refused(_reference_of(trial)):
                 self._refused.append(self._unchecked(trial, error))
                 continue
-            artifact = self._built.get((trial.task_key, trial.candidate.key))
-            if artifact is not None:
-                self._built.move_to_end((trial.task_key, trial.candidate.key))
-                self._runners.submit(RunJob(trial, cutoff_s, *artifact))
+            if (built := self._built.find(trial)) is not None:
+                self._runners.submit(RunJob(trial, cutoff_s, *built))
             else:
                 self._builders.submit(BuildJob(trial, cutoff_s))
 
@@ -292,10 +287,7 @@ class RayMeasurer:
         known = self._programs.reused(job.trial, compiled.written.code_hash, compiled.build_s)
         if known is not None:
             return self._record(job.trial, known, done, toolchain, compiled.written)
-        if job.trial.rung > 0 or job.trial.instance:  # the kernel has more trials to come
-            self._built[job.trial.task_key, job.trial.candidate.key] = (artifact, compiled)
-            while len(self._built) > _BUILT_KEPT:
-                self._built.popitem(last=False)
+        self._built.add(job.trial, (artifact, compiled))
         job_to_run = RunJob(job.trial, job.cutoff_s, artifact, compiled)
         self._runners.submit(job_to_run, attempt=done.attempt)
         return None
@@ -308,7 +300,7 @@ class RayMeasurer:
             return self._unchecked(job.trial, done.lost)
         missing = done.missing or (done.value is None and not done.lost)
         if missing and done.attempt < self._attempts:
-            self._built.pop((job.trial.task_key, job.trial.candidate.key), None)
+            self._built.drop(job.trial)
             self._builders.submit(BuildJob(job.trial, job.cutoff_s), attempt=done.attempt + 1)
             return None
         if missing or done.lost:
@@ -318,6 +310,7 @@ class RayMeasurer:
         compiled = job.compiled
         record = self._record(job.trial, measurement, done, compiled.toolchain, compiled.written)
         self._programs.add(record)
+        self._built.settle(job.trial, record.latency_s, (job.artifact, compiled))
         return record
 
     def _lost(self, done: Done[Any], trial: Trial) -> Record:

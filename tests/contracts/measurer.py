@@ -99,6 +99,16 @@ class MeasurerContract:
         records = measuring.collect_all(3)
         assert {r.trial.rung for r in records} == {0, 1, 2}
 
+    def test_a_finalist_is_not_built_again(self, measuring: Measuring) -> None:
+        measuring.wait_until_free()
+        build_s = []
+        for rung in (0, 1, 2):
+            measuring.measurer.submit([Trial(measuring.task_key, measuring.good[1], rung=rung)])
+            (record,) = measuring.collect_all(1)
+            assert record.measurement.status is Status.OK
+            build_s.append(record.measurement.build_s)
+        assert build_s == [build_s[0]] * 3, "seconds of one and the same build"
+
     def test_another_candidate_of_a_measured_program_gets_its_samples(
         self, measuring: Measuring
     ) -> None:

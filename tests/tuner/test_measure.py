@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tuner.candidate import of_knobs
-from tuner.measure import BuildDeadlines, MeasuredPrograms
+from tuner.measure import BuildDeadlines, BuiltKernels, MeasuredPrograms
 from tuner.record import Measurement, Record, Status, Trial
 
 SHAPE = (("n", 4),)
@@ -69,3 +69,40 @@ class TestBuildDeadlines:
         for _ in range(9):
             deadlines.built("task", 0.01)
         assert deadlines.of(replace(TWIN, rung=1)) == 60.0
+
+
+class TestBuiltKernels:
+    def kept(self, built: BuiltKernels[str], *rows: int) -> list[str | None]:
+        return [built.find(self.trial(n)) for n in rows]
+
+    def trial(self, rows: int, *, rung: int = 0) -> Trial:
+        return Trial("task", of_knobs({"rows": rows}, "kernel:a"), rung=rung)
+
+    def test_the_fastest_of_a_task_are_kept(self) -> None:
+        built = BuiltKernels[str](2)
+        for rows, latency_s in ((1, 3.0), (2, 1.0), (3, 2.0), (4, None)):
+            built.settle(self.trial(rows), latency_s, f"artifact {rows}")
+        assert self.kept(built, 1, 2, 3, 4) == [None, "artifact 2", "artifact 3", None]
+        assert built.find(self.trial(2, rung=3)) == "artifact 2", "in each round"
+
+    def test_of_each_task(self) -> None:
+        built = BuiltKernels[str](1)
+        built.settle(self.trial(1), 3.0, "slow")
+        other = replace(self.trial(2), task_key="other")
+        built.settle(other, 1.0, "fast")
+        assert (built.find(self.trial(1)), built.find(other)) == ("slow", "fast")
+
+    def test_what_is_timed_on_other_shapes_or_again_is_kept_as_soon_as_it_was_built(self) -> None:
+        built = BuiltKernels[str](0)
+        built.add(self.trial(1), "once")
+        built.add(self.trial(3, rung=1), "again")
+        built.add(TWIN, "on a shape")
+        assert self.kept(built, 1) == [None]
+        assert built.find(self.trial(3, rung=2)) == "again"
+        assert built.find(replace(TWIN, instance=(("n", 9),))) == "on a shape"
+
+    def test_what_was_lost_is_built_anew(self) -> None:
+        built = BuiltKernels[str](1)
+        built.settle(self.trial(1), 1.0, "artifact")
+        built.drop(self.trial(1))
+        assert self.kept(built, 1) == [None]

@@ -48,7 +48,9 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     """The last valid record of a task's winning candidate; None without results.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
-    wins, the default schedule included; of several generations, only the newest counts. A
+    wins, the default schedule included, among those that were timed again more than half as often
+    as any other: those that fell out sooner may have been lucky. Of several generations, only the
+    newest counts. A
     candidate found since then wins without a re-timing if the search timed it faster than all that
     were timed again. Without any re-timings, the fastest of the search wins.
 
@@ -71,7 +73,9 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
         if (timings := Timings.of(store, task_key, key, first)).retimed or timings.spoiled
     }
     sound = [t for t in retimed.values() if not t.spoiled]
-    winner = min(sound, key=lambda t: t.retimed_s or math.inf, default=None)
+    most = max((len(t.retimed) for t in sound), default=0)
+    last = [t for t in sound if 2 * len(t.retimed) > most]
+    winner = min(last, key=lambda t: t.retimed_s or math.inf, default=None)
     to_beat_s = min((t.search_s for t in sound if t.search_s is not None), default=math.inf)
     # A candidate that failed with an older toolchain must be timed again before it can win.
     failed = {

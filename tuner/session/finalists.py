@@ -1,18 +1,23 @@
-"""The candidates that are timed again at the end, and their order."""
+"""The candidates that are timed again at the end, and their order.
+
+How many are timed how often is in `tuner.session.halving`.
+"""
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
-from tuner.generations import round_of, rung_of
+from tuner.generations import rung_of
 from tuner.record import Record, Trial
 from tuner.search.base import ChoosesFinalists, Search
+from tuner.session.halving import retimings
 from tuner.session.progress import TaskProgress
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
@@ -22,8 +27,6 @@ _CONTENDER = 1.2
 LEAST_NOISE, _ENOUGH = 1.05, 16
 """The least factor that noise is assumed to reach, and the number of pairs timed twice from which
 on noise is estimated."""
-MORE = 2
-"""How often more candidates are timed again, where the fastest of the search were lucky."""
 _LIBRARIES = 4
 """Candidates of libraries that a session may lack, which another session of its run had."""
 _TO_DEVIATION = 1.4826
@@ -41,7 +44,7 @@ class Finalists:
     Attributes:
         searches: of the tasks, by their keys; some choose themselves.
         libraries: candidates that call libraries which this session has, by task.
-        count: of each task, where its search does not choose.
+        count: the most of each task, where its search does not choose.
     """
 
     searches: Mapping[str, Search]
@@ -50,13 +53,9 @@ class Finalists:
     libraries: Mapping[str, Sequence[Candidate]]
     count: int
 
-    def first(self, tasks: Iterable[TaskProgress]) -> list[Chosen]:
-        """Those that are timed again in any case."""
+    def choose(self, tasks: Iterable[TaskProgress]) -> list[Chosen]:
+        """Those that are timed again at least once."""
         return [(progress, self._first(progress)) for progress in tasks]
-
-    def overlooked(self, tasks: Iterable[TaskProgress], contention: Contention) -> list[Chosen]:
-        """Those after them, see `overlooked`."""
-        return [(progress, self._overlooked(progress.task.key, contention)) for progress in tasks]
 
     def _first(self, progress: TaskProgress) -> list[tuple[Candidate, Instance]]:
         key = progress.task.key
@@ -65,14 +64,6 @@ class Finalists:
             return search.finalists()
         best = self._fastest(key, self.count + 1)
         chosen = finalists(progress, best, self.defaults.get(key), self.count)
-        return [(candidate, ()) for candidate in chosen]
-
-    def _overlooked(self, key: str, contention: Contention) -> list[tuple[Candidate, Instance]]:
-        if isinstance(self.searches[key], ChoosesFinalists):
-            return []
-        timed = contention.timed(key)
-        best = self._fastest(key, len(timed) + self.count + 1)
-        chosen = overlooked(best, contention.fastest_s(key), timed, self.count)
         return [(candidate, ()) for candidate in chosen]
 
     def _fastest(self, key: str, count: int) -> list[Record]:
@@ -100,10 +91,10 @@ def noise_factor(middle: float, most: float) -> float:
 class Contention:
     """The finalists that can still be the fastest, while they are timed again.
 
-    The first round of a task is timed in full; after it a pair of a candidate and a shape goes on
-    only while its fastest time so far, that of the search included, is near the fastest that any
-    finalist was re-timed with on that shape: within two standard deviations of the difference
-    between two times of one pair. A time of the search alone eliminates nobody: it may be luck.
+    A pair of a candidate and a shape is timed only while its fastest time so far, that of the
+    search included, is near the fastest that any finalist was re-timed with on that shape: within
+    two standard deviations of the difference between two times of one pair. A time of the search
+    alone eliminates nobody: it may be luck.
 
     Args:
         records: of the tasks; re-timings among them are of one generation.
@@ -112,7 +103,7 @@ class Contention:
     def __init__(self, records: Iterable[Record]) -> None:
         self._fastest_s: dict[tuple[str, Instance], float] = {}
         self._own_s: dict[tuple[str, str, Instance], float] = {}
-        self._timed: dict[str, set[str]] = {}
+        self._retimed_s: dict[tuple[str, str], list[float]] = {}
         self._differences: list[float] = []
         for record in records:
             self.observe(record)
@@ -129,23 +120,28 @@ class Contention:
         if trial.rung:
             shape = (trial.task_key, trial.instance)
             self._fastest_s[shape] = min(latency_s, self._fastest_s.get(shape, latency_s))
-            self._timed.setdefault(trial.task_key, set()).add(trial.candidate.key)
-
-    def fastest_s(self, task_key: str) -> float | None:
-        """The fastest that any finalist of a task with one shape was re-timed with."""
-        return self._fastest_s.get((task_key, ()))
-
-    def timed(self, task_key: str) -> Collection[str]:
-        """Keys of the candidates of a task that were re-timed."""
-        return self._timed.get(task_key, ())
+            self._retimed_s.setdefault(pair[:2], []).append(latency_s)
 
     def holds(self, trial: Trial) -> bool:
         """Whether a trial can still change which candidate is the fastest."""
         own_s = self._own_s.get((trial.task_key, trial.candidate.key, trial.instance))
         fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
-        if round_of(trial.rung) <= 1 or own_s is None or fastest_s is None:
+        if own_s is None or fastest_s is None:
             return True
         return own_s <= self._reach * fastest_s
+
+    def keep(self, chosen: Chosen, most: int) -> Chosen:
+        """The fastest of a static task's candidates by the medians of their re-timings; all of a
+        task with shapes. One without a re-timing was lost with its machine, or failed."""
+        progress, pairs = chosen
+        if progress.task.shapes:
+            return chosen
+        timed = [(self._median_s(progress.task.key, c.key), n) for n, (c, _) in enumerate(pairs)]
+        return progress, [pairs[n] for s, n in sorted(timed)[:most] if math.isfinite(s)]
+
+    def _median_s(self, task_key: str, candidate_key: str) -> float:
+        times_s = self._retimed_s.get((task_key, candidate_key))
+        return statistics.median(times_s) if times_s else math.inf
 
     @property
     def _reach(self) -> float:
@@ -159,43 +155,20 @@ class Contention:
 def finalists(
     progress: TaskProgress, best: Sequence[Record], default: Candidate | None, count: int
 ) -> list[Candidate]:
-    """The candidates of one task that are worth timing again.
+    """The candidates of one task that may be timed again, the fastest first: `Contention` has the
+    slower ones left out, once the first were timed again and the lucky ones are known.
 
     Args:
         best: the task's fastest records, fastest first.
-        default: is added where it is in contention, so that no winner loses to it.
+        default: is added where it is near them, so that no winner loses to it.
         count: the most to choose, the default not counted.
     """
-    if not best or best[0].latency_s is None:
-        return []
-    limit_s = _CONTENDER * best[0].latency_s
-    near = _distinct([r for r in best if r.latency_s is not None and r.latency_s <= limit_s])
-    chosen = [r.trial.candidate for r in near if r.trial.candidate.key != progress.default_key]
-    chosen = chosen[:count]
+    others = [r for r in _distinct(best) if r.trial.candidate.key != progress.default_key][:count]
+    chosen = [r.trial.candidate for r in others]
+    limit_s = _CONTENDER * max((r.latency_s or 0.0 for r in others), default=0.0)
     if default is not None and progress.default_s is not None and progress.default_s <= limit_s:
         chosen.append(default)
     return chosen
-
-
-def overlooked(
-    best: Sequence[Record], fastest_s: float | None, timed: Collection[str], count: int
-) -> list[Candidate]:
-    """The candidates of one task that were faster in the search than any was when it was timed
-    again, and were not timed again themselves: who was the fastest may have been so by luck, and
-    have kept them all out of contention.
-
-    Args:
-        best: the task's fastest records, fastest first.
-        fastest_s: the fastest re-timing; None where there is none.
-        timed: keys of those that were timed again.
-        count: the most to choose.
-    """
-    found = [
-        record.trial.candidate
-        for record in _distinct(best)
-        if record.latency_s is not None and fastest_s is not None and record.latency_s < fastest_s
-    ]
-    return [candidate for candidate in found if candidate.key not in timed][:count]
 
 
 def _distinct(records: Sequence[Record]) -> list[Record]:
@@ -212,13 +185,17 @@ def _distinct(records: Sequence[Record]) -> list[Record]:
 
 def most_retimings(tasks: Iterable[Task], effort: Effort) -> int:
     """About the number of re-timings of these tasks if no finalist falls out of contention."""
-    shapes = ((task, min(max(1, len(task.shapes)), MEASURED_SHAPES)) for task in tasks)
-    return sum((effort.finalists + 1) * many * effort.rounds_of(task) for task, many in shapes)
+    return sum(
+        (effort.finalists + 1) * min(len(task.shapes), MEASURED_SHAPES) * effort.shape_rounds
+        if task.shapes
+        else retimings(effort.finalists)
+        for task in tasks
+    )
 
 
 def schedule(
     tasks: Iterable[tuple[TaskProgress, Sequence[tuple[Candidate, Instance]]]],
-    rounds: Callable[[Task], int],
+    rounds: Callable[[Task], range],
     stored: Callable[[Trial], bool],
     generation: int = 0,
 ) -> Iterator[Trial]:
@@ -229,7 +206,7 @@ def schedule(
     of the model come first, so that they are served if time runs out.
 
     Args:
-        rounds: number of times that each finalist of a task is timed.
+        rounds: numbers of the rounds of a task.
         stored: whether a trial has its record already, from an earlier session.
         generation: of the re-timings, see `tuner.generations`.
     """
@@ -238,11 +215,11 @@ def schedule(
         return -entry[0].task.weight * (entry[0].so_far_s or 0.0)
 
     ordered = sorted(tasks, key=share)
-    most = max((rounds(progress.task) for progress, _ in ordered), default=0)
-    for number in range(1, most + 1):
+    numbers = sorted({number for progress, _ in ordered for number in rounds(progress.task)})
+    for number in numbers:
         rung = rung_of(generation, number)
         for progress, chosen in ordered:
-            if number > rounds(progress.task):
+            if number not in rounds(progress.task):
                 continue
             for candidate, instance in chosen:
                 trial = Trial(progress.task.key, candidate, instance, rung)

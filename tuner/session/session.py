@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from tuner.candidate import Candidate
@@ -23,8 +24,9 @@ from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import SearchMaker
 from tuner.session.allocation import Allocation
 from tuner.session.allocator import Allocator, AskedTurns, Turns
-from tuner.session.finalists import MORE, Contention, Finalists, most_retimings, schedule
+from tuner.session.finalists import Contention, Finalists, most_retimings, schedule
 from tuner.session.given_trials import note_libraries
+from tuner.session.halving import Stage, stages
 from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
@@ -301,26 +303,30 @@ class Session:
         self._phase = Phase.FINALISTS
         self._account()
         until_s = min(self._time.deadline_s, self._clock() + self._limits.finalists_s)
-        tasks = [progress for _, progress in self._known.checked()]
-        chosen = self._finalists.first(tasks)
+        chosen = self._finalists.choose(progress for _, progress in self._known.checked())
         toolchain = self._toolchain(until_s) if chosen else ""
         new = generation_for(self._store.scan(min_rung=1), toolchain)
         known = (r for key in self._searches for r in self._store.scan(key))
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
-        rounds = schedule(chosen, self._effort.rounds_of, self._known.has, new)
-        self._retime(rounds, contention, until_s)
-        for _ in range(MORE):
-            more = self._finalists.overlooked(tasks, contention)
-            rounds = schedule(more, self._effort.rounds_of, self._known.has, new)
+        for stage in stages(max(1, self._effort.finalists)):
+            rounds = schedule(chosen, partial(self._rounds, stage), self._known.has, new)
             self._retime(rounds, contention, until_s)
+            chosen = [contention.keep(of_task, (stage.candidates + 1) // 2) for of_task in chosen]
         # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
-        while left := tuple(schedule(self._known.serving(), lambda _: 1, self._known.has, new)):
+        once = range(1, 2)
+        while left := tuple(schedule(self._known.serving(), lambda _: once, self._known.has, new)):
             if self._stop.is_set() or self._clock() >= until_s:
                 return
             self._retime(left, contention, until_s)
         self._retime(
             self._known.specializations(self._effort.shape_rounds, new), contention, until_s
         )
+
+    def _rounds(self, stage: Stage, task: Task) -> range:
+        """The rounds of a task in a stage; all of a task with shapes are in the first."""
+        if not task.shapes:
+            return stage.rounds
+        return range(1, 1 + self._effort.shape_rounds if stage.rounds.start == 1 else 1)
 
     def _toolchain(self, until_s: float) -> str:
         """The toolchain that compiles finalists now; empty where no machine reported it in time."""

@@ -51,6 +51,11 @@ class TestChooseBest:
         steady = [record(2, 1.0)] + [record(2, s, rung=r) for r, s in enumerate((2, 2, 2), 1)]
         assert winner(*once_quick, *steady) == steady[3]
 
+    def test_one_that_fell_out_with_few_retimings_was_only_lucky(self) -> None:
+        lucky = [record(1, 1.0), record(1, 1.5, rung=1)]
+        proven = [record(2, 1.0)] + [record(2, s, rung=r) for r, s in enumerate((1.4, 2, 2, 2), 1)]
+        assert winner(*lucky, *proven) == proven[-1]
+
     def test_the_default_takes_part_in_retimings(self) -> None:
         default = [record(DEFAULT, 2.0), record(DEFAULT, 2.0, rung=1)]
         assert winner(*default, record(1, 1.0), record(1, 2.5, rung=1)) == default[1]

@@ -26,7 +26,7 @@ from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
-EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=2, finalist_rounds=2)
+EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=8)
 
 
 def candidate(task: str, number: int) -> Candidate:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.finalists import Contention, finalists, most_retimings, overlooked, schedule
+from tuner.session.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.progress import TaskProgress
 from tuner.task import Task
 
@@ -40,11 +40,6 @@ def test_the_fastest_are_chosen_up_to_the_count() -> None:
     assert names(finalists(progress(), best, candidate("default"), 2)) == ["a", "b"]
 
 
-def test_one_that_is_much_slower_than_the_best_is_no_contender() -> None:
-    best = [record("a", 1.0), record("b", 1.5)]
-    assert names(finalists(progress(), best, candidate("default"), 3)) == ["a"]
-
-
 def test_the_default_joins_where_it_is_near_the_best() -> None:
     near = progress(default_s=1.1)
     best = [record("a", 1.0), record("default", 1.1)]
@@ -57,16 +52,6 @@ def test_two_candidates_of_one_program_are_one_finalist() -> None:
     assert names(finalists(progress(), best, candidate("default"), 3)) == ["a", "b", "c"]
 
 
-def test_whom_luck_kept_out_is_whoever_was_faster_than_any_re_timing() -> None:
-    best = [record(n, s) for n, s in (("lucky", 0.3), ("a", 0.7), ("twin", 0.7), ("b", 0.8))]
-    best[1:3] = [replace(r, code_hash="same") for r in best[1:3]]
-    best += [record("default", 0.85), record("c", 0.9), record("slow", 1.1)]
-    timed = {candidate("lucky").key}
-    assert names(overlooked(best, 1.0, timed, 3)) == ["a", "b", "default"]
-    assert overlooked(best, 0.5, timed, 3) == []
-    assert overlooked(best, None, timed, 3) == []
-
-
 def test_a_task_without_a_valid_time_has_none() -> None:
     assert finalists(progress(), [], candidate("default"), 3) == []
 
@@ -74,7 +59,7 @@ def test_a_task_without_a_valid_time_has_none() -> None:
 def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
     light = (progress(key="light"), [(candidate("l"), ())])
     heavy = (progress(key="heavy", weight=5.0), [(candidate("h1"), ()), (candidate("h2"), ())])
-    trials = list(schedule([light, heavy], lambda task: 2, lambda trial: False))
+    trials = list(schedule([light, heavy], lambda task: range(1, 3), lambda trial: False))
     assert [(t.candidate.payload, t.rung) for t in trials] == [
         ("h1", 1),
         ("h2", 1),
@@ -86,23 +71,23 @@ def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
 
 
 def test_how_many_trials_they_take_is_known_about_beforehand() -> None:
-    effort = Effort("test", 10, 60.0, finalists=2, finalist_rounds=3, shape_rounds=2)
+    effort = Effort("test", 10, 60.0, finalists=3, shape_rounds=2)
     plain = Task("a", "a", "module", "target")
     shapes = tuple((((("n", size),), 1.0)) for size in range(100))
-    assert most_retimings([plain, plain], effort) == 2 * 3 * 3
-    assert most_retimings([Task("b", "b", "module", "target", shapes=shapes)], effort) == 3 * 16 * 2
+    assert most_retimings([plain, plain], effort) == 2 * (3 + 2)
+    assert most_retimings([Task("b", "b", "module", "target", shapes=shapes)], effort) == 4 * 16 * 2
 
 
 def test_what_has_a_record_already_is_not_timed_again() -> None:
     entry = (progress(), [(candidate("a"), ())])
-    trials = list(schedule([entry], lambda task: 3, lambda trial: trial.rung == 2))
+    trials = list(schedule([entry], lambda task: range(1, 4), lambda trial: trial.rung == 2))
     assert [t.rung for t in trials] == [1, 3]
 
 
 def test_every_shape_of_a_task_is_timed_in_each_round() -> None:
     small, large = (("n", 1),), (("n", 9),)
     pairs = [(candidate("a"), small), (candidate("b"), small), (candidate("a"), large)]
-    trials = list(schedule([(progress(), pairs)], lambda task: 2, lambda trial: False))
+    trials = list(schedule([(progress(), pairs)], lambda task: range(1, 3), lambda trial: False))
     assert [(t.candidate.payload, t.instance) for t in trials if t.rung == 1] == [
         ("a", small),
         ("b", small),
@@ -127,11 +112,17 @@ def test_who_was_far_from_the_fastest_in_one_round_is_not_in_the_next() -> None:
     assert not holds(contention, "b", 3)
 
 
-def test_each_shape_is_judged_by_itself_and_the_first_round_is_for_all() -> None:
+def test_each_shape_is_judged_by_itself() -> None:
     contention = Contention([timed("a", 1.0, 1, 1), timed("b", 3.0, 1, 1), timed("b", 3.0, 1, 2)])
     assert not holds(contention, "b", 2, 1)
     assert holds(contention, "b", 2, 2)
-    assert holds(contention, "b", 1, 1)
+
+
+def test_who_was_far_off_in_the_search_is_not_timed_again_once_the_first_was() -> None:
+    contention = Contention([timed("a", 1.0, 0), timed("b", 3.0, 0)])
+    assert holds(contention, "b", 1)
+    contention.observe(timed("a", 1.0, 1))
+    assert not holds(contention, "b", 1)
 
 
 def test_luck_in_the_search_puts_nobody_out_but_keeps_who_had_it_in() -> None:
@@ -151,3 +142,31 @@ def test_on_a_quiet_machine_fewer_are_contenders() -> None:
     for records, in_contention in ((quiet, [True, False, False]), (noisy, [True, True, False])):
         contention = Contention([*records, *rivals])
         assert [holds(contention, n, 2) for n in ("near", "slower", "far")] == in_contention
+
+
+def retimed(name: str, *times_s: float) -> list[Record]:
+    trials = [Trial("task", candidate(name), rung=rung) for rung in range(1, 1 + len(times_s))]
+    return [
+        Record(trial, Measurement(Status.OK, (latency_s,)))
+        for trial, latency_s in zip(trials, times_s, strict=True)
+    ]
+
+
+def test_the_better_half_goes_on_by_the_medians_of_its_re_timings() -> None:
+    times = {"a": (1.0, 3.0, 1.0), "b": (2.0, 2.0, 0.1), "c": (1.5, 1.5, 1.5), "d": (4.0, 4.0, 4.0)}
+    contention = Contention(r for name, each in times.items() for r in retimed(name, *each))
+    pairs = [(candidate(name), ()) for name in "abcd"]
+    _, kept = contention.keep((progress(), [*pairs]), 2)
+    assert names([c for c, _ in kept]) == ["a", "c"]
+
+
+def test_one_that_no_machine_could_time_again_goes_no_further() -> None:
+    contention = Contention([*retimed("a", 1.0), record("b", 0.5)])
+    _, kept = contention.keep((progress(), [(candidate("a"), ()), (candidate("b"), ())]), 2)
+    assert names([c for c, _ in kept]) == ["a"]
+
+
+def test_kernels_of_a_task_with_shapes_all_go_on() -> None:
+    task = Task("task", "task", "module", "target", shapes=(((("n", 1),), 1.0),))
+    chosen = (TaskProgress(task), [(candidate("a"), (("n", 1),)), (candidate("b"), (("n", 1),))])
+    assert Contention([]).keep(chosen, 1) == chosen

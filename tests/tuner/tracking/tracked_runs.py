@@ -25,7 +25,7 @@ from tuner.task import Task
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 
-EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2, finalist_rounds=2)
+EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2)
 _SIZE = 120
 """Candidates of a task."""
 _MODEL = "tuner.cost_models.random_model:RandomModel"
