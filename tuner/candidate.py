@@ -136,6 +136,8 @@ class Draft:
     Attributes:
         instance: the shape to be good for, where the task has symbolic dimensions.
         describe: answer with `parent` itself and what the space knows of it.
+        listing: answer with many settings of the task's templates in place of one candidate: those
+            near `parent`, that one included, or else all that are worth a look.
         weights: factors on the odds of spaces, by their names, that the search has learned; 1 for
             any other (see `tuner.search.shares`).
         anew: run what makes a space's schedules anew for this sample, where that can be run.
@@ -147,5 +149,6 @@ class Draft:
     parent: Candidate | None = None
     instance: Instance = ()
     describe: bool = False
+    listing: bool = False
     weights: tuple[tuple[str, float], ...] = ()
     anew: bool = False

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from tuner.arrays import Features
-from tuner.candidate import Candidate, Draft
+from tuner.arrays import Features, Floats, Ints32
+from tuner.candidate import Candidate, Draft, of_knobs
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Instance
 
@@ -62,8 +62,34 @@ class OnShapes:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one template for one task, a row each: a part of a search's pool.
+
+    Attributes:
+        space: the name of the template's space.
+        knobs: names of the columns.
+        values: of the knobs, settings by knobs.
+        estimates_s: analytic latencies.
+        features: vectors for a cost model.
+    """
+
+    space: str
+    knobs: tuple[str, ...]
+    values: Ints32
+    estimates_s: Floats
+    features: Features
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def candidate(self, row: int) -> Candidate:
+        """The candidate that a row stands for."""
+        return of_knobs(dict(zip(self.knobs, self.values[row].tolist(), strict=True)), self.space)
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The answer to a draft: a candidate, or the reason why there is none.
+    """The answer to a draft: a candidate, or the reason why there is none; or a listing.
 
     Attributes:
         draft: the draft that this answers.
@@ -80,6 +106,8 @@ class Evaluated:
             it answered with this one.
         on_shapes: predictions for each of the task's shapes; None for a static task.
         space_points: the number of points of the candidate's space, where it is known.
+        settings: the answer to a draft of a listing, for each template of the task; none where its
+            space has more than templates.
     """
 
     draft: Draft
@@ -94,6 +122,7 @@ class Evaluated:
     chosen_from: int = 1
     on_shapes: OnShapes | None = None
     space_points: int | None = None
+    settings: tuple[Settings, ...] = ()
 
 
 class MeasuredPrograms:

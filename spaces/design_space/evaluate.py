@@ -85,6 +85,8 @@ class Evaluator:
         if draft.describe and draft.parent is not None:
             return self._told(draft, draft.parent), None
         try:
+            if draft.listing:
+                return self._listed(draft), None
             # A user's features are of written programs, and our spaces know none of their points'.
             guided = self._model is not None and self._layers.features is None
             predict = self._predict if guided else None
@@ -106,6 +108,13 @@ class Evaluator:
             space_points=point.space_points,
         )
         return answer, point
+
+    def _listed(self, draft: Draft) -> Evaluated:
+        """The settings that a draft asks for; none where a user's cost model or features are to
+        judge them, which takes written programs."""
+        if self._layers.features is not None or self._layers.cost_model is not None:
+            return Evaluated(draft)
+        return Evaluated(draft, settings=self._space(draft.task_key).settings(draft))
 
     def _told(self, draft: Draft, candidate: Candidate) -> Evaluated:
         kernel = self._space(draft.task_key).kernel(candidate)

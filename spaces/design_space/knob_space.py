@@ -31,7 +31,7 @@ from spaces.templates.base import (
 )
 from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.errors import first_line
-from tuner.measure import OnShapes
+from tuner.measure import OnShapes, Settings
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Instance, Task
 
@@ -40,6 +40,8 @@ _KEPT = 4096
 _ENOUGH, _MORE_DRAWS = 1500, 6
 _SHORTLIST = 96
 _NUDGED = 64
+_LISTED = 256
+"""Mutations of a parent that a listing is chosen from."""
 _GREED = 3.0
 _UNGUIDED = 0.15
 """Share of drafts that the cost model has no say in, so that its errors are found by trials."""
@@ -104,6 +106,24 @@ class KnobSpace:
         # The data of a point must not depend on the shape for which it was searched.
         point = self._whole.describe(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
         return replace(point, chosen_from=len(shortlist), space_points=self.size)
+
+    def settings(self, draft: Draft) -> Settings:
+        """The settings near a draft's parent, that one first, where it is of this space; without a
+        parent those of `ranked`; else none."""
+        if draft.parent is None:
+            return self._listed(self.ranked)
+        known = knobs_of(draft.parent) if draft.parent.space == self.name else None
+        if known is None or known.keys() != self._template.choices.keys():
+            return self._listed([])  # of another template, or of another version of this one
+        near = nudge(self._template, known, _LISTED, np.random.default_rng(draft.seed))
+        return self._listed([known, *self._rank(near, known)])
+
+    def _listed(self, settings: list[dict[str, int]]) -> Settings:
+        vectors, costs = self._described(settings)
+        knobs = tuple(self._template.choices)
+        values = [[setting[name] for name in knobs] for setting in settings]
+        table = np.array(values, dtype=np.int32).reshape(len(settings), len(knobs))
+        return Settings(self.name, knobs, table, costs, vectors[:, -KNOB_LENGTH:])
 
     @cached_property
     def size(self) -> int:

@@ -21,6 +21,7 @@ from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import templates_of
 from tuner.candidate import Candidate, Draft, family
 from tuner.layers import OURS, Layers
+from tuner.measure import Settings
 from tuner.search.dynamic.kernel_table import Kernel
 from tuner.task import Task
 
@@ -75,6 +76,14 @@ class TaskSpace:
             postprocess_theirs(point.schedule, self._layers.postprocs)
             return replace(point, code_hash=code_hash(point.schedule.mod))
         return point
+
+    def settings(self, draft: Draft) -> tuple[Settings, ...]:
+        """The settings that a draft asks to be listed; none for a task with declared spaces, or
+        with symbolic dimensions, whose points are drafted one by one."""
+        if self._declared or self._task.shapes:
+            return ()
+        found = (space.settings(draft) for space in self.templates)
+        return tuple(settings for settings in found if len(settings))
 
     def kernel(self, candidate: Candidate) -> Kernel | None:
         """The data of a kernel for many shapes, without scheduling it; None for any other one."""

@@ -72,3 +72,14 @@ class SpacePoolContract:
         answers = self.evaluate(pool, [Draft(task_key, n, seed=n) for n in range(16)])
         valid = [a for a in answers if a.candidate is not None]
         assert {a.model_version for a in valid} == {3}
+
+    def test_a_listing_is_answered_once_with_settings_or_with_none(
+        self, pool: SpacePool, task_key: str
+    ) -> None:
+        draft = Draft(task_key, 1, seed=1, listing=True)
+        (answer,) = self.evaluate(pool, [draft])
+        assert (answer.draft, answer.candidate, answer.error) == (draft, None, "")
+        for settings in answer.settings:
+            candidates = [settings.candidate(row) for row in range(len(settings))]
+            assert len({c.key for c in candidates}) == len(settings) == len(settings.features)
+            assert list(settings.estimates_s) == sorted(settings.estimates_s)

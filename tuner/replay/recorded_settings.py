@@ -13,16 +13,20 @@ import numpy as np
 
 from tuner.arrays import Features, Floats32
 from tuner.candidate import CandidateKind, Draft, knobs_of
+from tuner.measure import Settings
 from tuner.replay.recorded import Recorded
 
 Predict = Callable[[Features], Floats32]
 
-_SHORTLIST, _NEIGHBOURS = 96, 24
+_SHORTLIST, _NEIGHBOURS, _LISTED = 96, 24, 96
 _GREED, _UNGUIDED, _TRUST = 3.0, 0.15, 2.0
 
 
 class RecordedSettings:
-    """The settings of each template of one task, the best estimate first."""
+    """The settings of each template of one task, the best estimate first.
+
+    What was recorded as a mutation is no fresh sample: it is found near what is known alone.
+    """
 
     def __init__(self, space: Sequence[Recorded]) -> None:
         ranked = sorted(space, key=lambda r: r.estimate_s)
@@ -34,6 +38,10 @@ class RecordedSettings:
             r.candidate.key: (name, place)
             for name, mine in self._spaces.items()
             for place, r in enumerate(mine)
+        }
+        self._fresh = {
+            name: [place for place, r in enumerate(mine) if r.parent is None]
+            for name, mine in self._spaces.items()
         }
         self._steps = {name: _steps(mine) for name, mine in self._spaces.items()}
 
@@ -52,21 +60,50 @@ class RecordedSettings:
             shortlist = [shortlist[int(i)] for i in np.argsort(-scores, kind="stable")]
         return shortlist[_skewed(len(shortlist), rng)], len(shortlist)
 
+    def settings(self, draft: Draft) -> tuple[Settings, ...]:
+        """The settings that a draft asks to be listed: near its parent, or all fresh samples."""
+        known = None if draft.parent is None else self._places.get(draft.parent.key)
+        if known is not None:
+            name, place = known
+            return (self._listed(name, [place, *self._near(name, place, _LISTED)]),)
+        if draft.parent is not None:
+            return ()
+        return tuple(self._listed(name, places) for name, places in self._fresh.items() if places)
+
+    def _listed(self, name: str, places: Sequence[int]) -> Settings:
+        rows = [self._spaces[name][place] for place in places]
+        knobs = [knobs_of(r.candidate) or {} for r in rows]
+        names = tuple(knobs[0])
+        return Settings(
+            name,
+            names,
+            np.array([[k[n] for n in names] for k in knobs], dtype=np.int32),
+            np.array([r.estimate_s for r in rows]),
+            np.stack([r.features for r in rows]),
+        )
+
+    def _near(self, name: str, place: int, count: int) -> list[int]:
+        """Places of the settings that differ least from one, by the number of knobs."""
+        distances = np.abs(self._steps[name] - self._steps[name][place])
+        order = np.lexsort((distances.sum(axis=1), (distances > 0).sum(axis=1)))
+        return [int(i) for i in order if i != place][:count]
+
     def _shortlist(self, draft: Draft, rng: random.Random) -> list[Recorded]:
         known = None if draft.parent is None else self._places.get(draft.parent.key)
         if known is not None:
             name, place = known
-            distances = np.abs(self._steps[name] - self._steps[name][place])
-            order = np.lexsort((distances.sum(axis=1), (distances > 0).sum(axis=1)))
-            near = [int(i) for i in order if i != place][:_NEIGHBOURS]
+            near = self._near(name, place, _NEIGHBOURS)
         else:
             weights = dict(draft.weights)
             odds = [
-                mine[0].estimate_s ** -_TRUST * weights.get(name, 1.0)
-                for name, mine in self._spaces.items()
+                self._spaces[name][places[0]].estimate_s ** -_TRUST * weights.get(name, 1.0)
+                if places
+                else 0.0
+                for name, places in self._fresh.items()
             ]
-            (name,) = rng.choices(list(self._spaces), odds)
-            near = list({_skewed(len(self._spaces[name]), rng) for _ in range(_SHORTLIST)})
+            (name,) = rng.choices(list(self._fresh), odds)
+            fresh = self._fresh[name]
+            near = list({fresh[_skewed(len(fresh), rng)] for _ in range(_SHORTLIST)})
         return [self._spaces[name][place] for place in sorted(near)]
 
 

@@ -168,10 +168,12 @@ class ReplaySpacePool:
 
     def collect(self, timeout_s: float) -> list[Evaluated]:
         """Answer all waiting drafts."""
-        drafts, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, []
+        drafts = [d for d in waiting if not d.listing]
+        listed = [self._listed(d) for d in waiting if d.listing]
         weighed = [self._weighed(draft) for draft in drafts]
         scores = self._scores([r for r, _ in weighed if r.valid])
-        return [
+        return listed + [
             Evaluated(
                 draft,
                 recorded.candidate,
@@ -195,6 +197,11 @@ class ReplaySpacePool:
     def close(self) -> None:
         """Drop the waiting drafts."""
         self._waiting.clear()
+
+    def _listed(self, draft: Draft) -> Evaluated:
+        known = self._maps[draft.task_key]
+        settings = known.settings(draft) if isinstance(known, RecordedSettings) else ()
+        return Evaluated(draft, settings=settings)
 
     def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
         """The answer to a draft, and the number that it was chosen from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,3 +85,22 @@ def test_the_same_draft_gives_the_same_point_in_any_space() -> None:
         draft = Draft(softmax.key, number, number)
         points = [TaskSpace(softmax).realize_draft(draft) for _ in range(2)]
         assert points[0].candidate == points[1].candidate
+
+
+def test_a_listing_has_the_settings_of_every_template() -> None:
+    product = task("product")
+    space = TaskSpace(product)
+    settings = space.settings(Draft(product.key, 1, 1, listing=True))
+    assert {s.space for s in settings} == {t.name for t in space.templates}
+    for part, template in zip(settings, space.templates, strict=True):
+        point = template.describe(dict(zip(part.knobs, part.values[0].tolist(), strict=True)))
+        assert point.candidate == part.candidate(0)
+        assert point.estimate_s == part.estimates_s[0]
+        assert point.features is not None
+        assert point.features[-part.features.shape[1] :].tolist() == part.features[0].tolist()
+        assert not point.features[: -part.features.shape[1]].any()
+
+
+def test_a_task_with_symbolic_dimensions_is_drafted_point_by_point() -> None:
+    product = replace(task("product"), shapes=(((("n", 64),), 1.0),))
+    assert TaskSpace(product).settings(Draft(product.key, 1, 1, listing=True)) == ()
