@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tuner.report.winners import choose_best
 from tuner.search.base import SearchMaker
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
+from tuner.session.allocator import Allocator
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
@@ -165,20 +166,42 @@ def run(
     noise: Noise = exact,
 ) -> Curve:
     """One session of a policy on one recorded task."""
-    task, clock, store = recording.task, VirtualClock(), MemoryStore()
-    base = warm_start.base(task.name) if policy.base else None
-    rows = recording.recorded()
-    default = default_of(recording)
-    store.put_tasks([task], {task.key: default.candidate.key})
+    store = search([recording], policy, warm_start, trials=trials, seed=seed, noise=noise)
+    return _curve(store, recording)
+
+
+def search(
+    recordings: Sequence[Recording],
+    policy: Policy,
+    warm_start: WarmStart,
+    *,
+    trials: int,
+    seed: int,
+    noise: Noise = exact,
+    weights: Sequence[float] = (),
+    allocator: Allocator | None = None,
+) -> MemoryStore:
+    """The records of one session of a policy on recorded tasks.
+
+    Args:
+        weights: of the tasks in the network that they make up; all 1 where it is empty.
+        allocator: in the place of the session's own.
+    """
+    clock, store = VirtualClock(), MemoryStore()
+    weighted = weights or [1.0] * len(recordings)
+    tasks = [replace(r.task, weight=w) for r, w in zip(recordings, weighted, strict=True)]
+    base = warm_start.base(tasks[0].name) if policy.base else None
+    rows = {r.task.key: r.recorded() for r in recordings}
+    defaults = {r.task.key: default_of(r) for r in recordings}
+    store.put_tasks(tasks, {key: default.candidate.key for key, default in defaults.items()})
+    measured = {key: [*mine, defaults[key]] for key, mine in rows.items()}
     session = Session(
-        [task],
-        {task.key: default.candidate},
+        tasks,
+        {key: default.candidate for key, default in defaults.items()},
         machines=Machines(
-            ReplayMeasurer(
-                {task.key: [*rows, default]}, slots=_SLOTS, clock=clock, noise=noise, seed=seed
-            ),
+            ReplayMeasurer(measured, slots=_SLOTS, clock=clock, noise=noise, seed=seed),
             ReplaySpacePool(
-                {task.key: rows},
+                rows,
                 load=partial(load_model, policy.learns),
                 guided=lambda space: policy.learns and space.startswith(_GUIDED),
             ),
@@ -191,12 +214,12 @@ def run(
         effort=EFFORTS["normal"],
         make_search=search_maker(policy.strategy, warm_start.seeds if policy.seeds else no_seeds),
         seed=seed,
+        allocator=allocator,
         clock=clock,
         wall=clock,
     )
     session.run()
-    true_s = {r.candidate.key: r.measurement.latency_s for r in [*rows, default]}
-    return _curve(store, task, true_s, recording.best_s)
+    return store
 
 
 def load_model(learns: bool, data: bytes) -> CostModel:
@@ -214,22 +237,31 @@ def default_of(recording: Recording) -> Recorded:
     return Recorded(stand_in("default", "default"), recording.vectors[0], measured)
 
 
-def _curve(
-    store: MemoryStore, task: Task, true_s: Mapping[str, float | None], best_known_s: float
-) -> Curve:
+def true_s(recording: Recording) -> dict[str, float]:
+    """The true time of each candidate that gives one, the default included, by its key."""
+    known = [*recording.recorded(), default_of(recording)]
+    return {
+        r.candidate.key: latency_s
+        for r in known
+        if (latency_s := r.measurement.latency_s) is not None
+    }
+
+
+def _curve(store: MemoryStore, recording: Recording) -> Curve:
+    times_s = true_s(recording)
     steps: list[tuple[int, float]] = []
     trial, best_s = 0, math.inf
     for record in store.scan():
         if record.trial.rung or not record.measurement.status.spends_budget:
             continue
         trial += 1
-        latency_s = true_s[record.trial.candidate.key]
-        if record.latency_s is not None and latency_s is not None and latency_s < best_s:
+        latency_s = times_s.get(record.trial.candidate.key, math.inf)
+        if record.latency_s is not None and latency_s < best_s:
             best_s = latency_s
-            steps.append((trial, round(best_s / best_known_s, 4)))
-    chosen = choose_best(store, task.key)
-    chosen_s = true_s[chosen.trial.candidate.key] if chosen else None
-    return Curve(tuple(steps), math.inf if chosen_s is None else chosen_s / best_known_s)
+            steps.append((trial, round(best_s / recording.best_s, 4)))
+    chosen = choose_best(store, recording.task.key)
+    chosen_s = times_s[chosen.trial.candidate.key] if chosen else math.inf
+    return Curve(tuple(steps), chosen_s / recording.best_s)
 
 
 def found_in(folder: Path) -> dict[str, Path]:
