@@ -5,8 +5,9 @@
 Writes `DIR/TASK.npz`. A third of the settings are the best by estimate, in equal parts of each
 template; a third are drawn from the other feasible ones, each as likely; the others are mutations
 of the best so far. All are built by the tuner's workers, checked, timed once, and then timed in six
-interleaved rounds: the median of these is the true time that policies are judged by, and their
-spread the noise. One slower than 12 times the best is cut off and has its bound alone.
+interleaved rounds, the fastest 64 in twelve more: of hundreds the fastest of six rounds would be
+the luckiest. A round in which all were slower than in others is set right. The median of the rounds
+is the true time that policies are judged by, their spread the noise. One slower than 12 times the best is cut off and has its bound alone.
 
 What was measured is kept in `--work`: after a kill, the same command goes on.
 """
@@ -32,7 +33,7 @@ from benchmarks.replay.recorder import Bench, bench
 from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.measure import Evaluated
 from tuner.record import Status
-from tuner.replay.recording import save
+from tuner.replay.recording import Row, save
 from tuner.task import Task
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ HELD_OUT = RECORDINGS / "held_out"
 """Spaces that nothing was fitted on: policies are judged by them."""
 
 _ROUNDS = 6
+_FASTEST, _ROUNDS_OF_FASTEST = 64, 18
 _BATCH = 48
 _PARENTS, _RANK_DECAY = 16, 0.85
 _NUDGED = 64
@@ -54,12 +56,18 @@ def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
     start_s = time.monotonic()
     with bench(task, options.work, options.cores) as at:
         fill(at, options.settings, seed=options.seed)
+        timed = {r.trial.candidate.key: r.trial.candidate for r in at.journal.store.scan(task.key)}
         at.retime([r.trial.candidate for r in at.journal.store.best(task.key, 10**6)], _ROUNDS)
-        recording = recording_of(at, measure_default(at), _ROUNDS)
+        default = measure_default(at)
+        fastest = recording_of(at, default, _ROUNDS).best_keys(_FASTEST)
+        at.retime([timed[key] for key in fastest], _ROUNDS_OF_FASTEST)
+        recording = recording_of(at, default, _ROUNDS_OF_FASTEST)
         knobs = {r.trial.candidate.key: r.trial.candidate.payload for r in at.journal.store.scan()}
-        recording = replace(recording, payloads={r.key: knobs[r.key] for r in recording.rows})
+        payloads = {r.key: knobs[r.key] for r in recording.rows}
+        recording = replace(recording, rows=level(recording.rows), payloads=payloads)
     save(recording, path := options.out / f"{task.name}.npz")
-    times = np.array([r.seconds[1:] for r in recording.rows if r.status is Status.OK])
+    rounds = slice(1, 1 + _ROUNDS)
+    times = np.array([r.seconds[rounds] for r in recording.rows if r.status is Status.OK])
     spread = np.log(times).std(axis=1)
     return {
         "settings": len(recording.rows),
@@ -71,6 +79,21 @@ def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
         "bytes": path.stat().st_size,
         "seconds": time.monotonic() - start_s,
     }
+
+
+def level(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows, each round divided by how much longer it took than the first ones of all rows: a
+    machine that became slower between two rounds made no setting worse than another."""
+    seconds = np.array([row.seconds for row in rows])
+    seconds[[row.status is not Status.OK for row in rows]] = np.inf
+    seconds[~np.isfinite(seconds)] = np.nan
+    usual = np.nanmedian(seconds[:, 1 : 1 + _ROUNDS], axis=1, keepdims=True)
+    factors = np.nanmedian(seconds / usual, axis=0)
+    factors[0] = 1.0  # the search's times came one by one, as the machine was
+    return tuple(
+        replace(row, seconds=tuple(s / f for s, f in zip(row.seconds, factors, strict=True)))
+        for row in rows
+    )
 
 
 def fill(at: Bench, settings: int, *, seed: int) -> None:

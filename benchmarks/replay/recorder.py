@@ -221,17 +221,15 @@ class Bench:
         """Time candidates again, in rounds, each in the same order: drift meets all alike."""
         store, task = self.journal.store, self.task
         done = {r.trial.key for r in store.scan(task.key, min_rung=1)}
-        if len(done) >= len(chosen) * rounds:
-            return
-        lacking = [c for c in chosen if c.key not in self.built]
+        trials = [Trial(task.key, c, rung=rung) for rung in range(1, 1 + rounds) for c in chosen]
+        left = [trial for trial in trials if trial.key not in done]
+        wanted = {trial.candidate.key: trial.candidate for trial in left}
+        lacking = [c for key, c in wanted.items() if key not in self.built]
         built = self._spread("build", lacking)
         self.built.update((c.key, b) for c, b in zip(lacking, built, strict=True))
-        for rung in range(1, 1 + rounds):
-            for candidate in chosen:
-                trial = Trial(task.key, candidate, rung=rung)
-                if trial.key not in done:
-                    measured = self.time(self.built[candidate.key], AGAIN, cutoff=False)
-                    store.append(Record(trial, measured))
+        for trial in left:
+            measured = self.time(self.built[trial.candidate.key], AGAIN, cutoff=False)
+            store.append(Record(trial, measured))
 
 
 @contextmanager
