@@ -13,7 +13,8 @@ recorded as their mutations. Trials count as in a budget; the default schedule i
     random              fresh samples, in the order they come
     evolution-blind     evolution with a model that knows nothing
     evolution           evolution with a cost model learned from scratch
-    evolution+base      the same, boosted on top of a base model
+    local, process      evolution over a pool, by the rules of `tuner.search.pool.rules`
+    evolution+base      the same as `evolution`, boosted on top of a base model
     evolution+seeds     learned from scratch, begun with children of similar tasks' best
     evolution+base+seeds
     FILE.py:CLASS       a strategy of one's own

@@ -26,6 +26,8 @@ from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report.winners import choose_best
 from tuner.search.base import SearchMaker
+from tuner.search.pool.rules import Improvement, Neighbours
+from tuner.search.pool.static_search import StaticSearch
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
 from tuner.session.allocator import Allocator
@@ -69,6 +71,8 @@ POLICIES = {
     "evolution-blind": Policy(learns=False),
     "evolution": Policy(),
     "evolution+base": Policy(base=True),
+    "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds()), False),
+    "process": Policy(lambda task, seed: StaticSearch(task, seed, Improvement(), Seeds()), False),
     "evolution+seeds": Policy(seeds=True),
     "evolution+base+seeds": Policy(base=True, seeds=True),
 }

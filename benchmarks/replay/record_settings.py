@@ -7,7 +7,8 @@ template; a third are drawn from the other feasible ones, each as likely; the ot
 of the best so far. All are built by the tuner's workers, checked, timed once, and then timed in six
 interleaved rounds, the fastest 64 in twelve more: of hundreds the fastest of six rounds would be
 the luckiest. A round in which all were slower than in others is set right. The median of the rounds
-is the true time that policies are judged by, their spread the noise. One slower than 12 times the best is cut off and has its bound alone.
+is the true time that policies are judged by, their spread the noise. One slower than 12 times the
+best is cut off and has its bound alone.
 
 What was measured is kept in `--work`: after a kill, the same command goes on.
 """
@@ -84,8 +85,7 @@ def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
 def level(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows, each round divided by how much longer it took than the first ones of all rows: a
     machine that became slower between two rounds made no setting worse than another."""
-    seconds = np.array([row.seconds for row in rows])
-    seconds[[row.status is not Status.OK for row in rows]] = np.inf
+    seconds = np.array([row.seconds for row in rows if row.status is Status.OK])
     seconds[~np.isfinite(seconds)] = np.nan
     usual = np.nanmedian(seconds[:, 1 : 1 + _ROUNDS], axis=1, keepdims=True)
     factors = np.nanmedian(seconds / usual, axis=0)

@@ -56,6 +56,14 @@ class Doubts(Protocol):
 
 
 @runtime_checkable
+class KnowsCandidates(Protocol):
+    """A search that proposes candidates of listings, which no draft was answered with."""
+
+    def answer_for(self, candidate: Candidate) -> Evaluated | None:
+        """What is known of a candidate, as the answer to a draft; None where nothing is."""
+
+
+@runtime_checkable
 class ChoosesKernels(Protocol):
     """A search that chooses a few kernels for all shapes of its task."""
 

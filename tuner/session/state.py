@@ -16,7 +16,7 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes, shape_text
 from tuner.measure import Evaluated
 from tuner.record import Predicted, Record, Status, Trial, TrialKey
-from tuner.search.base import ChoosesKernels, Doubts, Search, by_task
+from tuner.search.base import ChoosesKernels, Doubts, KnowsCandidates, Search, by_task
 from tuner.search.dynamic.specialization import specializations
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
@@ -142,6 +142,8 @@ class SessionState:
             self.searches[task_key].absorb(answered)
             self.answered.add(task_key)
             for answer in answered:
+                if answer.draft.listing and not answer.error:
+                    continue
                 if answer.candidate is None:
                     self._note_refusal(answer)
                 else:
@@ -254,7 +256,11 @@ class SessionState:
     def _answer_for(self, trial: Trial) -> Evaluated | None:
         key = (trial.task_key, trial.candidate.key)
         # A kernel for several shapes is measured more than once.
-        return self._answers.get(key) if trial.instance else self._answers.pop(key, None)
+        answer = self._answers.get(key) if trial.instance else self._answers.pop(key, None)
+        search = self.searches[trial.task_key]
+        if answer is None and isinstance(search, KnowsCandidates):
+            return search.answer_for(trial.candidate)
+        return answer
 
     def _tell_of(self, record: Record) -> None:
         best_s = self.progress[record.trial.task_key].best_s

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuner.arrays import Floats
-from tuner.search.dynamic.expected_improvement import saved, spared
 from tuner.search.dynamic.kernel_table import Kernels
 from tuner.search.dynamic.retiming import LEAST
 from tuner.search.dynamic.subset_selection import select, select_each
+from tuner.search.expected_improvement import saved, spared
 
 _BASE_S, _RUNS = 0.05, 5.0
 """The duration of a trial: a constant in seconds, plus this number of runs of the kernel."""

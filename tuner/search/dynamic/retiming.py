@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.arrays import Floats
-from tuner.search.dynamic.expected_improvement import saved
+from tuner.search.expected_improvement import saved
 
 LEAST = 3e-3
 """A kernel whose expected improvement is below this share is not retimed."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.search.dynamic.expected_improvement import saved, spared
+from tuner.search.expected_improvement import saved, spared
 
 
 def test_what_is_known_saves_the_difference_and_never_less_than_nothing() -> None:

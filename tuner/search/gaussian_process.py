@@ -74,12 +74,14 @@ class Residuals:
         places: Sequence[int],
         errors: Sequence[float],
     ) -> None:
-        settings = _scaled(features, _KERNELS_REACH)
-        self._alike = _likeness(settings, settings)
-        self._akin = np.where(np.equal.outer(spaces, spaces), 1.0, _STRANGE)
+        self._kernels = np.asarray(kernels, dtype=np.int64)
+        # Kernels are compared with measured ones alone: there may be thousands of them.
+        measured, self._columns = np.unique(self._kernels, return_inverse=True)
+        settings, named = _scaled(features, _KERNELS_REACH), np.asarray(spaces)
+        self._alike = _likeness(settings, settings[measured])
+        self._akin = np.where(np.equal.outer(named, named[measured]), 1.0, _STRANGE)
         self._traits = _scaled(traits, _TRAITS_REACH)
         self._nearness = _shape_nearness(shapes)
-        self._kernels = np.asarray(kernels, dtype=np.int64)
         self._places = np.asarray(places, dtype=np.int64)
         values = np.asarray(errors, dtype=np.float64)
         self._mean = float(np.median(values)) if len(values) else 0.0
@@ -108,7 +110,7 @@ class Residuals:
 
     def _covariance(self, kernels: Ints, places: Ints) -> Floats:
         """Covariance of some pairs with the measured ones, a row for each of the former."""
-        known = np.ix_(kernels, self._kernels)
+        known = np.ix_(kernels, self._columns)
         here = _likeness(self._traits[kernels, places], self._traits[self._kernels, self._places])
         near = self._nearness[np.ix_(places, self._places)]
         same = kernels[:, None] == self._kernels[None, :]

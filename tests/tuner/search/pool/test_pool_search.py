@@ -1,0 +1,134 @@
+"""Evolution over a pool: listed once, bred from the fastest, resumed from records."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.tuner.search.pool.grid import (
+    TASK,
+    candidate,
+    listing,
+    record,
+    settings,
+    true_s,
+)
+from tuner.candidate import Candidate, CandidateKind, knobs_of, of_knobs
+from tuner.record import Measurement, Record, Status, Trial
+from tuner.search.pool.pool_search import PoolSearch
+from tuner.search.pool.rules import Neighbours
+from tuner.search.transfer import Seeds
+
+
+def make_search(seeds: Seeds = Seeds(), seed: int = 0) -> PoolSearch:  # noqa: B008 - frozen
+    return PoolSearch(TASK, seed, Neighbours(), seeds)
+
+
+def begun(seeds: Seeds = Seeds()) -> PoolSearch:  # noqa: B008 - frozen
+    search = make_search(seeds)
+    drafts = search.drafts(99)
+    search.absorb(listing(d, *([settings()] if d.parent is None else [])) for d in drafts)
+    return search
+
+
+def proposed(search: PoolSearch, count: int) -> list[Candidate]:
+    return [trial.candidate for trial in search.propose(count)]
+
+
+def test_the_whole_pool_is_asked_for_once() -> None:
+    search = make_search()
+    (draft,) = search.drafts(10)
+    assert (draft.listing, draft.parent) == (True, None)
+    assert search.drafts(10) == []
+    assert search.propose(1) == []
+    assert not search.exhausted
+
+
+def test_a_listing_that_was_lost_is_asked_for_again() -> None:
+    search = make_search()
+    (draft,) = search.drafts(10)
+    search.absorb([listing(draft, error="lost: its machine is gone")])
+    (again,) = search.drafts(10)
+    assert (again.listing, again.parent) == (True, None)
+
+
+def test_the_first_are_in_turns_the_best_estimated_and_drawn_ones() -> None:
+    first = [(knobs_of(c) or {})["rows"] for c in proposed(begun(), 8)]
+    assert first[::2] == [0, 0, 0, 0]
+    assert max(first[1::2]) > 0
+    assert proposed(begun(), 8) == proposed(begun(), 8)
+
+
+def test_nothing_is_proposed_twice_and_the_end_is_known() -> None:
+    search = begun()
+    found = proposed(search, 1000)
+    assert len({c.key for c in found}) == len(found) == 144
+    assert search.exhausted
+
+
+def test_after_sixteen_times_mutants_of_the_fastest_are_listed() -> None:
+    search = begun()
+    for c in proposed(search, 15):
+        search.observe([record(c)])
+    assert search.drafts(10) == []
+    tried = proposed(search, 1)
+    search.observe([record(tried[0])])
+    drafts = search.drafts(10)
+    assert len(drafts) == 3
+    assert all(d.listing for d in drafts)
+    times = [true_s(d.parent) for d in drafts if d.parent]
+    assert all(a <= b for a, b in pairwise(times))
+    search.absorb([listing(drafts[0], settings([(40, 40)])), *map(listing, drafts[1:])])
+    assert candidate(40, 40) in proposed(search, 1000)
+
+
+def test_candidates_of_an_earlier_session_are_known_and_not_tried_again() -> None:
+    """Also one that was a mutant, which the first listing does not have."""
+    search, mutant = make_search(), candidate(40, 40)
+    search.observe([record(candidate(1, 1)), record(mutant)])
+    drafts = search.drafts(10)
+    assert [d.parent for d in drafts] == [None, candidate(1, 1), mutant]
+    search.absorb(
+        [
+            listing(drafts[0], settings()),
+            listing(drafts[1]),
+            listing(drafts[2], settings([(40, 40)])),
+        ]
+    )
+    found = proposed(search, 1000)
+    assert len(found) == 143
+    assert not {candidate(1, 1).key, mutant.key} & {c.key for c in found}
+
+
+def test_one_that_failed_is_not_tried_again_and_is_no_incumbent() -> None:
+    search = begun()
+    first, *others = proposed(search, 10)
+    search.observe([record(first, None)])
+    search.observe(record(c) for c in others)
+    assert first not in proposed(search, 1000)
+
+
+def test_records_of_other_kinds_are_none_of_its_business() -> None:
+    search = begun()
+    default = Candidate(CandidateKind.TRACE, "[[],[]]", "default")
+    search.observe([Record(Trial(TASK.key, default), Measurement(Status.OK, (1.0,)))])
+    assert search.drafts(10) == []
+    assert len(proposed(search, 1000)) == 144
+
+
+def test_seeds_of_the_task_come_first_and_those_of_others_are_looked_around() -> None:
+    mine, foreign = candidate(5, 5), of_knobs({"rows": 3, "lanes": 70}, settings().space)
+    search = make_search(Seeds(known=(mine,), parents=(foreign,)))
+    drafts = search.drafts(10)
+    assert [d.parent for d in drafts] == [None, foreign]
+    search.absorb([listing(drafts[0], settings()), listing(drafts[1], settings([(3, 70)]))])
+    found = proposed(search, 1000)
+    assert found[0] == mine
+    assert len(found) == len({c.key for c in found}) == 145
+
+
+def test_what_is_known_of_a_candidate_is_told() -> None:
+    search = begun()
+    answer = search.answer_for(candidate(5, 1))
+    assert answer is not None
+    assert answer.estimate_s == 1e-3 * (1.0 + 0.02 * 5)
+    assert search.answer_for(candidate(99, 1)) is None

@@ -1,0 +1,171 @@
+"""Evolution over a pool: the settings of a task's templates are all known before the first trial.
+
+A space worker lists them once, with features and analytic estimates. The first trials are in turns
+the best estimated and drawn ones, the better estimated the likelier. Then a rule chooses
+(`tuner.search.pool.rules`). A listing is of thousands of settings where a template has millions:
+after every few trials mutants of the fastest join the pool, and survive by what is expected of
+them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.measure import Evaluated
+from tuner.record import Record, Status, Trial
+from tuner.search.base import stream
+from tuner.search.pool.rules import INCUMBENTS, Rule, Trials
+from tuner.search.pool.settings_pool import SettingsPool
+from tuner.search.transfer import Seeds
+from tuner.task import Task
+
+_FIRST = 8
+_GREED = 3.0
+"""Exponent of a draw among the settings in the order of their estimates."""
+_BREED_EVERY = 16
+"""Trials between two generations of mutants."""
+
+
+class PoolSearch:
+    """Searches the settings of one task's templates.
+
+    Args:
+        seed: of everything random.
+        seeds: candidates of this task to propose first, and those of similar tasks, near which
+            settings are listed too.
+    """
+
+    def __init__(self, task: Task, seed: int, rule: Rule, seeds: Seeds) -> None:
+        self._task, self._seed, self._rule = task, seed, rule
+        self._rng = stream(seed, task.key, -1)
+        self._pool = SettingsPool()
+        self._trials = Trials()
+        self._first = deque(seeds.known)
+        self._to_list: deque[Candidate | None] = deque([None, *seeds.parents])
+        self._strange: dict[str, list[Record]] = {}  # of candidates that were not listed, by key
+        self._number = self._out = self._proposed = self._bred = 0
+        self._asked: set[str] = set()  # keys of the candidates whose neighbours were listed
+
+    def drafts(self, n: int) -> list[Draft]:
+        """Drafts of listings: of the whole pool, of what was measured in an earlier session, and of
+        mutants."""
+        self._breed()
+        drafts: list[Draft] = []
+        while self._to_list and len(drafts) < n:
+            parent = self._to_list.popleft()
+            self._number += 1
+            seed = stream(self._seed, self._task.key, self._number).randrange(2**31)
+            drafts.append(Draft(self._task.key, self._number, seed, parent, listing=True))
+        self._out += len(drafts)
+        return drafts
+
+    def _breed(self) -> None:
+        """Have settings near the fastest listed, once enough was tried since the last time."""
+        due = len(self._trials.times_s) // _BREED_EVERY
+        if due > self._bred and not self._out:
+            self._bred = due
+            self._list_near(self._trials.fastest(INCUMBENTS))
+
+    def _list_near(self, numbers: Iterable[int]) -> None:
+        near = [self._pool.candidate(number) for number in numbers]
+        self._to_list += [c for c in near if c.key not in self._asked]
+        self._asked.update(c.key for c in near)
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """Take in listings. One that was lost with its worker is asked for again."""
+        for answer in evaluated:
+            self._out -= 1
+            if answer.error:
+                self._to_list.append(answer.draft.parent)
+            self._pool.add(answer.settings)
+            for parts in [self._strange.pop(c, []) for c in self._listed_now()]:
+                self.observe(parts)
+
+    def _listed_now(self) -> list[str]:
+        return [
+            key
+            for key, records in self._strange.items()
+            if self._pool.number(records[0].trial.candidate) is not None
+        ]
+
+    def propose(self, n: int) -> list[Trial]:
+        """The settings that the rule chooses."""
+        trials: list[Trial] = []
+        while len(trials) < n and (candidate := self._next()) is not None:
+            trials.append(Trial(self._task.key, candidate))
+        return trials
+
+    def _next(self) -> Candidate | None:
+        while self._first:
+            candidate = self._first.popleft()
+            number = self._pool.number(candidate)
+            if candidate.key not in self._asked and not self._is_tried(number):
+                self._asked.add(candidate.key)
+                self._to_list.append(candidate)
+                self._take(number)
+                return candidate
+        untried = self._trials.untried(self._pool)
+        if not len(untried):
+            return None
+        if self._proposed >= _FIRST:
+            number = self._rule.choose(self._pool, self._trials, untried)
+        elif self._proposed % 2 == 0:
+            number = self._pool.best_estimated(untried)
+        else:
+            ranked = sorted(untried.tolist(), key=lambda row: float(self._pool.estimates_s[row]))
+            number = ranked[int(len(ranked) * self._rng.random() ** _GREED)]
+        self._take(number)
+        return self._pool.candidate(number)
+
+    def _is_tried(self, number: int | None) -> bool:
+        tried = self._trials
+        return number is not None and (
+            number in tried.times_s or number in tried.waiting or number in tried.failed
+        )
+
+    def _take(self, number: int | None) -> None:
+        self._proposed += 1
+        if number is not None:
+            self._trials.waiting.add(number)
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Learn from records. A candidate of an earlier session that was not listed is listed now,
+        with its neighbours."""
+        for record in records:
+            candidate = record.trial.candidate
+            if candidate.kind is not CandidateKind.KNOBS:
+                continue
+            if (number := self._pool.number(candidate)) is not None:
+                self._know(number, record)
+                continue
+            self._strange.setdefault(candidate.key, []).append(record)
+            if candidate.key not in self._asked:
+                self._asked.add(candidate.key)
+                self._to_list.append(candidate)
+
+    def _know(self, number: int, record: Record) -> None:
+        self._proposed += number not in self._trials.waiting  # by an earlier session
+        self._trials.waiting.discard(number)
+        measured = record.measurement
+        given = measured.status in (Status.CENSORED, Status.DUPLICATE)
+        latency_s = min(measured.samples_s, default=None) if given else record.latency_s
+        if latency_s is not None and number not in self._trials.times_s:
+            self._trials.times_s[number] = latency_s
+        elif latency_s is None:
+            self._trials.failed.add(number)
+
+    def answer_for(self, candidate: Candidate) -> Evaluated | None:
+        """See `tuner.search.base.KnowsCandidates`. Without features: no other model learns."""
+        if (number := self._pool.number(candidate)) is None:
+            return None
+        estimate_s = float(self._pool.estimates_s[number])
+        return Evaluated(Draft(self._task.key, number, 0), candidate, estimate_s=estimate_s)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every listed setting was proposed and no more are to be listed."""
+        if self._out or self._to_list or self._first:
+            return False
+        return not len(self._trials.untried(self._pool))

@@ -1,0 +1,92 @@
+"""The settings of a task's templates that a search knows of, tried and not tried. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.arrays import Features, Floats, Ints, Ints32, Rows
+from tuner.candidate import Candidate, CandidateKind, knobs_of, of_knobs
+from tuner.measure import Settings
+
+_T = TypeVar("_T", np.float32, np.int32)
+
+
+class SettingsPool:
+    """Settings by number, in the order in which they were listed.
+
+    Attributes:
+        estimates_s: analytic latency of each setting.
+        spaces: a number for each setting, the same for those of one template.
+        features: vectors for a cost model.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._names: list[str] = []
+        self._knobs: list[tuple[str, ...]] = []
+        self._values: Ints32 = np.zeros((0, 0), dtype=np.int32)
+        self.estimates_s: Floats = np.zeros(0)
+        self.spaces: Ints = np.zeros(0, dtype=np.int64)
+        self.features: Features = np.zeros((0, 0), dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, settings: Iterable[Settings]) -> list[int]:
+        """Take in listed settings; return the numbers of those that are new."""
+        before = len(self)
+        for part in settings:
+            space = self._space(part)
+            new = []
+            for row, values in enumerate(part.values.tolist()):
+                key = (space, tuple(values))
+                if key not in self._numbers:
+                    self._numbers[key] = len(self._numbers)
+                    new.append(row)
+            self.spaces = np.append(self.spaces, np.full(len(new), space))
+            self.estimates_s = np.append(self.estimates_s, part.estimates_s[new])
+            self.features = _below(self.features, part.features[new])
+            self._values = _below(self._values, part.values[new])
+        return list(range(before, len(self)))
+
+    def number(self, candidate: Candidate) -> int | None:
+        """The number of a candidate; None where it was not listed."""
+        if candidate.kind is not CandidateKind.KNOBS or candidate.space not in self._names:
+            return None
+        space, knobs = self._names.index(candidate.space), knobs_of(candidate) or {}
+        return self._numbers.get((space, tuple(knobs.get(name, -1) for name in self._knobs[space])))
+
+    def candidate(self, number: int) -> Candidate:
+        """The candidate of a number."""
+        space = int(self.spaces[number])
+        knobs = self._knobs[space]
+        values = self._values[number, : len(knobs)].tolist()
+        return of_knobs(dict(zip(knobs, values, strict=True)), self._names[space])
+
+    def changes(self, number: int) -> Ints:
+        """By how many knobs each setting differs from one; more than there are for settings of
+        other templates."""
+        apart = (self._values != self._values[number]).sum(axis=1)
+        own = self.spaces == self.spaces[number]
+        return np.asarray(np.where(own, apart, self._values.shape[1] + 1))
+
+    def best_estimated(self, among: Rows) -> int:
+        """Of some numbers the one with the least estimate; the first of equals."""
+        return int(among[np.argmin(self.estimates_s[among])])
+
+    def _space(self, part: Settings) -> int:
+        if part.space not in self._names:
+            self._names.append(part.space)
+            self._knobs.append(part.knobs)
+        return self._names.index(part.space)
+
+
+def _below(above: npt.NDArray[_T], below: npt.NDArray[_T]) -> npt.NDArray[_T]:
+    """Two matrices as one, the narrower filled up with zeros."""
+    width = max(above.shape[1], below.shape[1])
+    parts = [np.pad(m, ((0, 0), (0, width - m.shape[1]))) for m in (above, below)]
+    return np.concatenate(parts)

@@ -1,0 +1,80 @@
+"""The search of a static task: of its templates' settings, or of whatever else its space holds.
+
+Which of the two it is, the first listing tells: a task without a template, and one with spaces or a
+cost model of the user's, has no settings to list, and its traces evolve (`tuner.search.evolution`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tuner.candidate import Candidate, Draft
+from tuner.measure import Evaluated
+from tuner.record import Record, Trial
+from tuner.search.base import Search
+from tuner.search.evolution import Evolution
+from tuner.search.pool.pool_search import PoolSearch
+from tuner.search.pool.rules import Rule
+from tuner.search.transfer import Seeds
+from tuner.task import Task
+
+
+class StaticSearch:
+    """Searches a task's templates where it has some, else evolves traces.
+
+    Args:
+        rule: chooses among settings.
+    """
+
+    def __init__(self, task: Task, seed: int, rule: Rule, seeds: Seeds) -> None:
+        self._task, self._seed, self._seeds = task, seed, seeds
+        self._search: Search = PoolSearch(task, seed, rule, seeds)
+        self._known: list[Record] = []  # until it is known which search is to learn from them
+        self._undecided, self._asked = True, False
+
+    def drafts(self, n: int) -> list[Draft]:
+        """See `Search`."""
+        if not self._undecided:
+            return self._search.drafts(n)
+        first = [] if self._asked else self._search.drafts(min(n, 1))
+        self._asked |= bool(first)
+        return first
+
+    def absorb(self, evaluated: Iterable[Evaluated]) -> None:
+        """See `Search`."""
+        answers = list(evaluated)
+        if self._undecided and answers:
+            self._asked = False
+            if all(answer.error for answer in answers):  # lost with its worker: it is asked again
+                self._search.absorb(answers)
+                return
+            self._undecided = False
+            if not any(answer.settings for answer in answers):
+                self._search = Evolution(self._task, self._seed, seeds=self._seeds)
+                answers = []
+            self._search.absorb(answers)
+            self._search.observe(self._known)
+            self._known.clear()
+            return
+        self._search.absorb(answers)
+
+    def propose(self, n: int) -> list[Trial]:
+        """See `Search`."""
+        return [] if self._undecided else self._search.propose(n)
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """See `Search`."""
+        if self._undecided:
+            self._known += records
+        else:
+            self._search.observe(records)
+
+    def answer_for(self, candidate: Candidate) -> Evaluated | None:
+        """See `tuner.search.base.KnowsCandidates`."""
+        search = self._search
+        return search.answer_for(candidate) if isinstance(search, PoolSearch) else None
+
+    @property
+    def exhausted(self) -> bool:
+        """See `Search`."""
+        return not self._undecided and self._search.exhausted
