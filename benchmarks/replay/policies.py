@@ -72,7 +72,9 @@ POLICIES = {
     "evolution": Policy(),
     "evolution+base": Policy(base=True),
     "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds()), False),
-    "process": Policy(lambda task, seed: StaticSearch(task, seed, Improvement(), Seeds()), False),
+    "process": Policy(
+        lambda task, seed: StaticSearch(task, seed, Improvement(seed), Seeds()), False
+    ),
     "evolution+seeds": Policy(seeds=True),
     "evolution+base+seeds": Policy(base=True, seeds=True),
 }

@@ -62,6 +62,8 @@ class Residuals:
         kernels: row of the kernel of each measured pair.
         places: row of the shape of each measured pair.
         errors: logarithm of measured over estimated time of each pair.
+        least_spread: standard deviation that errors are taken to have at least: those measured so
+            far may be of pairs that are all alike.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Residuals:
         kernels: Sequence[int],
         places: Sequence[int],
         errors: Sequence[float],
+        least_spread: float = _LEAST_SPREAD,
     ) -> None:
         self._kernels = np.asarray(kernels, dtype=np.int64)
         # Kernels are compared with measured ones alone: there may be thousands of them.
@@ -86,7 +89,7 @@ class Residuals:
         values = np.asarray(errors, dtype=np.float64)
         self._mean = float(np.median(values)) if len(values) else 0.0
         spread = float(values.std()) if len(values) > 2 else 0.3
-        self._variance = max(spread, _LEAST_SPREAD) ** 2
+        self._variance = max(spread, least_spread) ** 2
         self._pair = np.zeros(len(values))
         shared = self._covariance(self._kernels, self._places)
         own = _own_variances(shared, values - self._mean, self._variance * _PAIR + _NOISE**2)

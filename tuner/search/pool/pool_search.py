@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from tuner.arrays import Rows
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
@@ -22,9 +23,7 @@ from tuner.search.transfer import Seeds
 from tuner.task import Task
 
 _FIRST = 8
-_GREED = 3.0
-"""Exponent of a draw among the settings in the order of their estimates."""
-_BREED_EVERY = 16
+_BREED_EVERY = 4
 """Trials between two generations of mutants."""
 
 
@@ -111,19 +110,19 @@ class PoolSearch:
             return None
         if self._proposed >= _FIRST:
             number = self._rule.choose(self._pool, self._trials, untried)
-        elif self._proposed % 2 == 0:
-            number = self._pool.best_estimated(untried)
         else:
-            ranked = sorted(untried.tolist(), key=lambda row: float(self._pool.estimates_s[row]))
-            number = ranked[int(len(ranked) * self._rng.random() ** _GREED)]
+            number = self._first_choice(self._pool.least_tried(untried, self._trials.known))
         self._take(number)
         return self._pool.candidate(number)
 
+    def _first_choice(self, untried: Rows) -> int:
+        """In turns the best estimated and one drawn, of the template that was tried least."""
+        if self._proposed % 2 == 0:
+            return self._pool.best_estimated(untried)
+        return self._pool.draw(untried, self._rng.random())
+
     def _is_tried(self, number: int | None) -> bool:
-        tried = self._trials
-        return number is not None and (
-            number in tried.times_s or number in tried.waiting or number in tried.failed
-        )
+        return number is not None and number in self._trials.known
 
     def _take(self, number: int | None) -> None:
         self._proposed += 1

@@ -9,6 +9,7 @@ and Welch, "Efficient Global Optimization of Expensive Black-Box Functions", 199
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -24,6 +25,10 @@ INCUMBENTS = 3
 """The fastest settings, near which others are looked for."""
 _NEAR = 2
 """Knobs by which neighbours differ at most."""
+_DRAWN_EVERY = 8
+_LEAST_SPREAD = 0.3
+"""Of an estimate's error, as a logarithm: what is measured first is alike, and seems to say more of
+the others than it does."""
 _MOST_LEARNED = 256
 """The most times that a process is fitted to: the fastest, which decide."""
 
@@ -45,9 +50,13 @@ class Trials:
     def untried(self, pool: SettingsPool) -> Rows:
         """Numbers of the settings that were never proposed."""
         free = np.ones(len(pool), dtype=np.bool_)
-        for numbers in (self.times_s, self.waiting, self.failed):
-            free[list(numbers)] = False
+        free[list(self.known)] = False
         return np.flatnonzero(free)
+
+    @property
+    def known(self) -> set[int]:
+        """Settings that were proposed."""
+        return {*self.times_s, *self.waiting, *self.failed}
 
     def fastest(self, count: int) -> list[int]:
         """The fastest settings, fastest first."""
@@ -74,18 +83,39 @@ class Neighbours:
 
 class Improvement:
     """The setting with the largest expected improvement over the fastest as the process sees it:
-    its mean, for a time alone may have been luck."""
+    its mean, for a time alone may have been luck.
+
+    Every second choice is among the neighbours of the fastest alone, by one knob, and every eighth
+    is drawn in the order of the estimate: where the estimate is far off, the process is sure of
+    what it has not seen (a depthwise convolution took 129 trials and more without these).
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
 
     def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> int:
         """See `Rule`."""
+        turn = len(trials.known)
         if not trials.times_s:
             return pool.best_estimated(untried)
+        if turn % _DRAWN_EVERY == _DRAWN_EVERY - 1:
+            return pool.draw(untried, random.Random(f"{self._seed} {turn}").random())
         known, process = fit(pool, trials.times_s, trials.waiting)
+        means_s = pool.estimates_s[known] * np.exp(_predict(process, known)[0])
+        if turn % 2 == 0:
+            untried = _near(pool, known[np.argsort(means_s, kind="stable")[:INCUMBENTS]], untried)
         means, spreads = _predict(process, untried)
         latencies_s = pool.estimates_s[untried] * np.exp(means)
-        now_s = float((pool.estimates_s[known] * np.exp(_predict(process, known)[0])).min())
-        gains = saved(latencies_s, spreads, np.full(len(untried), now_s))
+        gains = saved(latencies_s, spreads, np.full(len(untried), means_s.min()))
         return int(untried[np.argmax(gains)])
+
+
+def _near(pool: SettingsPool, fastest: Rows, untried: Rows) -> Rows:
+    """Of some settings those by one knob away from others; all where none is."""
+    near = np.zeros(len(untried), dtype=np.bool_)
+    for number in fastest.tolist():
+        near |= pool.changes(number)[untried] == 1
+    return untried[near] if near.any() else untried
 
 
 def fit(
@@ -117,6 +147,7 @@ def _residuals(pool: SettingsPool, numbers: Sequence[int], errors: Sequence[floa
         numbers,
         [0] * len(numbers),
         errors,
+        _LEAST_SPREAD,
     )
 
 

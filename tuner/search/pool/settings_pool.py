@@ -12,6 +12,9 @@ from tuner.arrays import Features, Floats, Ints, Ints32, Rows
 from tuner.candidate import Candidate, CandidateKind, knobs_of, of_knobs
 from tuner.measure import Settings
 
+_GREED = 3.0
+"""Exponent of a draw among settings in the order of their estimates."""
+
 _T = TypeVar("_T", np.float32, np.int32)
 
 
@@ -77,6 +80,18 @@ class SettingsPool:
     def best_estimated(self, among: Rows) -> int:
         """Of some numbers the one with the least estimate; the first of equals."""
         return int(among[np.argmin(self.estimates_s[among])])
+
+    def draw(self, among: Rows, chance: float) -> int:
+        """One of some numbers by a chance from 0 to 1, the better estimated the likelier."""
+        ranked = among[np.argsort(self.estimates_s[among], kind="stable")]
+        return int(ranked[int(len(ranked) * chance**_GREED)])
+
+    def least_tried(self, among: Rows, tried: Iterable[int]) -> Rows:
+        """Of some numbers those of the template that was tried least; of several such templates the
+        one with the best estimate."""
+        tries = np.bincount(self.spaces[list(tried)], minlength=len(self._names))
+        left = among[tries[self.spaces[among]] == tries[self.spaces[among]].min()]
+        return np.asarray(left[self.spaces[left] == self.spaces[self.best_estimated(left)]])
 
     def _space(self, part: Settings) -> int:
         if part.space not in self._names:

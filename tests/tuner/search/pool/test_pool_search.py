@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from tests.tuner.search.pool.grid import (
+    OTHER,
     TASK,
     candidate,
     listing,
@@ -65,13 +67,12 @@ def test_nothing_is_proposed_twice_and_the_end_is_known() -> None:
     assert search.exhausted
 
 
-def test_after_sixteen_times_mutants_of_the_fastest_are_listed() -> None:
+def test_after_every_four_times_mutants_of_the_fastest_are_listed() -> None:
     search = begun()
-    for c in proposed(search, 15):
+    for c in proposed(search, 3):
         search.observe([record(c)])
     assert search.drafts(10) == []
-    tried = proposed(search, 1)
-    search.observe([record(tried[0])])
+    search.observe(record(c) for c in proposed(search, 1))
     drafts = search.drafts(10)
     assert len(drafts) == 3
     assert all(d.listing for d in drafts)
@@ -79,6 +80,15 @@ def test_after_sixteen_times_mutants_of_the_fastest_are_listed() -> None:
     assert all(a <= b for a, b in pairwise(times))
     search.absorb([listing(drafts[0], settings([(40, 40)])), *map(listing, drafts[1:])])
     assert candidate(40, 40) in proposed(search, 1000)
+    assert search.drafts(10) == []
+
+
+def test_of_several_templates_each_is_tried_among_the_first() -> None:
+    """Though the estimates of one are better than those of the other."""
+    search = make_search()
+    parts = settings(), settings(space=OTHER, slower=1.01)
+    search.absorb([listing(d, *parts) for d in search.drafts(1)])
+    assert Counter(c.space for c in proposed(search, 8)) == {settings().space: 4, OTHER: 4}
 
 
 def test_candidates_of_an_earlier_session_are_known_and_not_tried_again() -> None:
