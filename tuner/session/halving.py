@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tuner.task import Task
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -34,6 +36,13 @@ def stages(count: int) -> Iterator[Stage]:
             return
         count = (count + 1) // 2
         rounds = range(rounds.stop, rounds.stop + max(1, rounds.stop - 1))
+
+
+def rounds_of(stage: Stage, task: Task, *, shape_rounds: int) -> range:
+    """The rounds of a task in a stage; of a task with shapes all are in the first."""
+    if not task.shapes:
+        return stage.rounds
+    return range(1, 1 + shape_rounds if stage.rounds.start == 1 else 1)
 
 
 def retimings(count: int) -> int:

@@ -26,14 +26,13 @@ from tuner.session.allocation import Allocation
 from tuner.session.allocator import Allocator, AskedTurns, Turns
 from tuner.session.finalists import Contention, Finalists, most_retimings, schedule
 from tuner.session.given_trials import note_libraries
-from tuner.session.halving import Stage, stages
-from tuner.session.limits import Ended, Limits
+from tuner.session.halving import rounds_of, stages
+from tuner.session.limits import Ended, Limits, SessionTime
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
 from tuner.session.progress import Snapshot, counted, gain, rows
 from tuner.session.remeasure import Remeasurements
-from tuner.session.session_time import SessionTime
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -309,8 +308,8 @@ class Session:
         known = (r for key in self._searches for r in self._store.scan(key))
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
         for stage in stages(max(1, self._effort.finalists)):
-            rounds = schedule(chosen, partial(self._rounds, stage), self._known.has, new)
-            self._retime(rounds, contention, until_s)
+            rounds = partial(rounds_of, stage, shape_rounds=self._effort.shape_rounds)
+            self._retime(schedule(chosen, rounds, self._known.has, new), contention, until_s)
             chosen = [contention.keep(of_task, (stage.candidates + 1) // 2) for of_task in chosen]
         # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
         once = range(1, 2)
@@ -321,12 +320,6 @@ class Session:
         self._retime(
             self._known.specializations(self._effort.shape_rounds, new), contention, until_s
         )
-
-    def _rounds(self, stage: Stage, task: Task) -> range:
-        """The rounds of a task in a stage; all of a task with shapes are in the first."""
-        if not task.shapes:
-            return stage.rounds
-        return range(1, 1 + self._effort.shape_rounds if stage.rounds.start == 1 else 1)
 
     def _toolchain(self, until_s: float) -> str:
         """The toolchain that compiles finalists now; empty where no machine reported it in time."""
