@@ -86,7 +86,7 @@ class Evaluator:
             return self._told(draft, draft.parent), None
         try:
             if draft.listing:
-                return self._listed(draft), None
+                return self._list(draft), None
             # A user's features are of written programs, and our spaces know none of their points'.
             guided = self._model is not None and self._layers.features is None
             predict = self._predict if guided else None
@@ -109,7 +109,7 @@ class Evaluator:
         )
         return answer, point
 
-    def _listed(self, draft: Draft) -> Evaluated:
+    def _list(self, draft: Draft) -> Evaluated:
         """The settings that a draft asks for; none where a user's cost model or features are to
         judge them, which takes written programs."""
         if self._layers.features is not None or self._layers.cost_model is not None:

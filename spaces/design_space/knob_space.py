@@ -111,14 +111,14 @@ class KnobSpace:
         """The settings near a draft's parent, that one first, where it is of this space; without a
         parent those of `ranked`; else none."""
         if draft.parent is None:
-            return self._listed(self.ranked)
+            return self._tabulate(self.ranked)
         known = knobs_of(draft.parent) if draft.parent.space == self.name else None
         if known is None or known.keys() != self._template.choices.keys():
-            return self._listed([])  # of another template, or of another version of this one
+            return self._tabulate([])  # of another template, or of another version of this one
         near = nudge(self._template, known, _LISTED, np.random.default_rng(draft.seed))
-        return self._listed([known, *self._rank(near, known)])
+        return self._tabulate([known, *self._rank(near, known)])
 
-    def _listed(self, settings: list[dict[str, int]]) -> Settings:
+    def _tabulate(self, settings: list[dict[str, int]]) -> Settings:
         vectors, costs = self._described(settings)
         knobs = tuple(self._template.choices)
         values = [[setting[name] for name in knobs] for setting in settings]

@@ -65,12 +65,12 @@ class RecordedSettings:
         known = None if draft.parent is None else self._places.get(draft.parent.key)
         if known is not None:
             name, place = known
-            return (self._listed(name, [place, *self._near(name, place, _LISTED)]),)
+            return (self._tabulate(name, [place, *self._near(name, place, _LISTED)]),)
         if draft.parent is not None:
             return ()
-        return tuple(self._listed(name, places) for name, places in self._fresh.items() if places)
+        return tuple(self._tabulate(name, places) for name, places in self._fresh.items() if places)
 
-    def _listed(self, name: str, places: Sequence[int]) -> Settings:
+    def _tabulate(self, name: str, places: Sequence[int]) -> Settings:
         rows = [self._spaces[name][place] for place in places]
         knobs = [knobs_of(r.candidate) or {} for r in rows]
         names = tuple(knobs[0])

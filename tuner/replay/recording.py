@@ -107,7 +107,7 @@ class Recording:
     def recorded(self) -> list[Recorded]:
         """The space for a replay: the rows, and the drafts that gave no candidate."""
         found = [
-            self._recorded(row, vector) for row, vector in zip(self.rows, self.vectors, strict=True)
+            self._read(row, vector) for row, vector in zip(self.rows, self.vectors, strict=True)
         ]
         space = self.rows[0].space if self.rows else ""
         nothing = np.zeros(self.vectors.shape[1], dtype=np.float32)
@@ -118,7 +118,7 @@ class Recording:
                 found.append(Recorded(candidate, nothing, refused, parent=parent))
         return found
 
-    def _recorded(self, row: Row, vector: Features) -> Recorded:
+    def _read(self, row: Row, vector: Features) -> Recorded:
         parent: str | None = row.parent or None
         # A trace's payload may have become another since; settings are what they were.
         candidate = Candidate(CandidateKind.KNOBS, self.payloads.get(row.key, ""), row.space)

@@ -80,12 +80,12 @@ class ReplayMeasurer:
     def submit(self, trials: Sequence[Trial], cutoff_s: float | None = None) -> None:
         """Put trials to work; a trial that was never recorded is INVALID."""
         for trial in trials:
-            measurement = _cut(self._timed(trial), cutoff_s)
+            measurement = _cut(self._time(trial), cutoff_s)
             end_s = self._clock.now_s + measurement.build_s + measurement.run_s
             self._number += 1
             heapq.heappush(self._ends, (end_s, self._number, trial, measurement))
 
-    def _timed(self, trial: Trial) -> Measurement:
+    def _time(self, trial: Trial) -> Measurement:
         known = self._recorded.get((trial.task_key, trial.candidate.key))
         if known is None:
             return Measurement(Status.INVALID, error="not in the recorded space")
@@ -170,7 +170,7 @@ class ReplaySpacePool:
         """Answer all waiting drafts."""
         waiting, self._waiting = self._waiting, []
         drafts = [d for d in waiting if not d.listing]
-        listed = [self._listed(d) for d in waiting if d.listing]
+        listed = [self._list(d) for d in waiting if d.listing]
         weighed = [self._weighed(draft) for draft in drafts]
         scores = self._scores([r for r, _ in weighed if r.valid])
         return listed + [
@@ -198,7 +198,7 @@ class ReplaySpacePool:
         """Drop the waiting drafts."""
         self._waiting.clear()
 
-    def _listed(self, draft: Draft) -> Evaluated:
+    def _list(self, draft: Draft) -> Evaluated:
         known = self._maps[draft.task_key]
         settings = known.settings(draft) if isinstance(known, RecordedSettings) else ()
         return Evaluated(draft, settings=settings)

@@ -55,9 +55,9 @@ class Finalists:
 
     def choose(self, tasks: Iterable[TaskProgress]) -> list[Chosen]:
         """Those that are timed again at least once."""
-        return [(progress, self._first(progress)) for progress in tasks]
+        return [(progress, self._choose(progress)) for progress in tasks]
 
-    def _first(self, progress: TaskProgress) -> list[tuple[Candidate, Instance]]:
+    def _choose(self, progress: TaskProgress) -> list[tuple[Candidate, Instance]]:
         key = progress.task.key
         search = self.searches[key]
         if isinstance(search, ChoosesFinalists):

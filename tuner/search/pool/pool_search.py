@@ -9,7 +9,7 @@ them.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from tuner.arrays import Rows
@@ -23,6 +23,7 @@ from tuner.search.transfer import Seeds
 from tuner.task import Task
 
 _FIRST = 8
+_ATTEMPTS = 3
 _BREED_EVERY = 4
 """Trials between two generations of mutants."""
 
@@ -45,6 +46,7 @@ class PoolSearch:
         self._to_list: deque[Candidate | None] = deque([None, *seeds.parents])
         self._strange: dict[str, list[Record]] = {}  # of candidates that were not listed, by key
         self._number = self._out = self._proposed = self._bred = 0
+        self._lost: Counter[Candidate | None] = Counter()
         self._asked: set[str] = set()  # keys of the candidates whose neighbours were listed
 
     def drafts(self, n: int) -> list[Draft]:
@@ -73,16 +75,18 @@ class PoolSearch:
         self._asked.update(c.key for c in near)
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
-        """Take in listings. One that was lost with its worker is asked for again."""
+        """Take in listings. One that was lost with its worker is asked for again, a few times."""
         for answer in evaluated:
             self._out -= 1
             if answer.error:
-                self._to_list.append(answer.draft.parent)
+                self._lost[answer.draft.parent] += 1
+                if self._lost[answer.draft.parent] < _ATTEMPTS:
+                    self._to_list.append(answer.draft.parent)
             self._pool.add(answer.settings)
-            for parts in [self._strange.pop(c, []) for c in self._listed_now()]:
+            for parts in [self._strange.pop(c, []) for c in self._find_known()]:
                 self.observe(parts)
 
-    def _listed_now(self) -> list[str]:
+    def _find_known(self) -> list[str]:
         return [
             key
             for key, records in self._strange.items()

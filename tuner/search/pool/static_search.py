@@ -45,9 +45,10 @@ class StaticSearch:
         answers = list(evaluated)
         if self._undecided and answers:
             self._asked = False
-            if all(answer.error for answer in answers):  # lost with its worker: it is asked again
+            if all(answer.error for answer in answers):
                 self._search.absorb(answers)
-                return
+                if not self._search.exhausted:  # it was lost with its worker, and is asked again
+                    return
             self._undecided = False
             if not any(answer.settings for answer in answers):
                 self._search = Evolution(self._task, self._seed, seeds=self._seeds)

@@ -53,6 +53,16 @@ def test_a_listing_that_was_lost_is_asked_for_again() -> None:
     assert (again.listing, again.parent) == (True, None)
 
 
+def test_one_that_fails_each_time_is_not_asked_for_for_ever() -> None:
+    search = begun()
+    search.observe([record(candidate(40, 40))])
+    asked = 0
+    while drafts := search.drafts(10):
+        search.absorb(listing(draft, error="it always crashes") for draft in drafts)
+        asked += len(drafts)
+    assert asked == 3
+
+
 def test_the_first_are_in_turns_the_best_estimated_and_drawn_ones() -> None:
     first = [(knobs_of(c) or {})["rows"] for c in proposed(begun(), 8)]
     assert first[::2] == [0, 0, 0, 0]

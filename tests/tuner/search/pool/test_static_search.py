@@ -50,6 +50,15 @@ def test_a_lost_answer_says_neither() -> None:
     assert draft.parent is None
 
 
+def test_a_listing_that_fails_each_time_ends_in_traces_that_evolve() -> None:
+    search = make_search()
+    for attempt in range(3):
+        (draft,) = search.drafts(10)
+        assert draft.listing, attempt
+        search.absorb([listing(draft, error="it always crashes")])
+    assert not any(draft.listing for draft in search.drafts(10))
+
+
 def test_records_that_came_before_the_answer_are_learned_from() -> None:
     search = make_search()
     search.observe([record(candidate(1, 1))])
