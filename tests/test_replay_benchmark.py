@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from benchmarks.replay.__main__ import compare, main
-from benchmarks.replay.policies import EXACT, POLICIES, Curve, WarmStart, found_in, run
+from benchmarks.replay.policies import EXACT, POLICIES, Curve, WarmStart, find_recordings, run
 from tuner.errors import TunerError
 from tuner.replay.recording import Recording, fingerprint, load
 
 ROOT = Path(__file__).parents[1]
 GOLDEN: dict[str, Any] = json.loads((ROOT / "tests/golden/replay-curves.json").read_text())
-PATHS = found_in(ROOT / GOLDEN["folder"])
+PATHS = find_recordings(ROOT / GOLDEN["folder"])
 MOST_BYTES = 10_000_000
 
 

@@ -41,7 +41,7 @@ from benchmarks.replay.policies import (
     RECORDINGS,
     Curve,
     WarmStart,
-    found_in,
+    find_recordings,
     policy_of,
     run,
 )
@@ -161,7 +161,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
     try:
-        paths = found_in(options.recordings)
+        paths = find_recordings(options.recordings)
     except TunerError as error:
         parser.error(str(error))
     if options.golden is not None:

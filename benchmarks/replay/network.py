@@ -25,7 +25,7 @@ from benchmarks.replay.policies import (
     POLICIES,
     RECORDINGS,
     WarmStart,
-    found_in,
+    find_recordings,
     policy_of,
     search,
     true_s,
@@ -142,7 +142,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
     try:
-        recordings = [load(path) for path in found_in(options.recordings).values()]
+        recordings = [load(path) for path in find_recordings(options.recordings).values()]
     except TunerError as error:
         parser.error(str(error))
     allocators = options.allocator.split(",")

@@ -20,7 +20,7 @@ from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
 from tuner.record import Measurement, Status
-from tuner.replay.noise import Noise, exact
+from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded
 from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
@@ -169,7 +169,7 @@ def run(
     *,
     trials: int,
     seed: int,
-    noise: Noise = exact,
+    noise: Noise = keep_true,
 ) -> Curve:
     """One session of a policy on one recorded task."""
     store = search([recording], policy, warm_start, trials=trials, seed=seed, noise=noise)
@@ -183,7 +183,7 @@ def search(
     *,
     trials: int,
     seed: int,
-    noise: Noise = exact,
+    noise: Noise = keep_true,
     weights: Sequence[float] = (),
     allocator: Allocator | None = None,
 ) -> MemoryStore:
@@ -270,7 +270,7 @@ def _curve(store: MemoryStore, recording: Recording) -> Curve:
     return Curve(tuple(steps), chosen_s / recording.best_s)
 
 
-def found_in(folder: Path) -> dict[str, Path]:
+def find_recordings(folder: Path) -> dict[str, Path]:
     """Recordings of a folder by task name.
 
     Raises:

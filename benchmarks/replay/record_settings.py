@@ -22,13 +22,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.replay.command import record_tasks
 from benchmarks.replay.policies import RECORDINGS
-from benchmarks.replay.programs import PROGRAMS, program
+from benchmarks.replay.programs import HELD_OUT
 from benchmarks.replay.record_space import agreement, measure_default, recording_of
 from benchmarks.replay.recorder import Bench, bench
 from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
@@ -39,9 +39,6 @@ from tuner.task import Task
 
 if TYPE_CHECKING:
     from spaces.design_space.knob_space import KnobSpace
-
-HELD_OUT = RECORDINGS / "held_out"
-"""Spaces that nothing was fitted on: policies are judged by them."""
 
 _ROUNDS = 6
 _FASTEST, _ROUNDS_OF_FASTEST = 64, 18
@@ -63,8 +60,7 @@ def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
         fastest = recording_of(at, default, _ROUNDS).best_keys(_FASTEST)
         at.retime([timed[key] for key in fastest], _ROUNDS_OF_FASTEST)
         recording = recording_of(at, default, _ROUNDS_OF_FASTEST)
-        knobs = {r.trial.candidate.key: r.trial.candidate.payload for r in at.journal.store.scan()}
-        payloads = {r.key: knobs[r.key] for r in recording.rows}
+        payloads = {r.key: timed[r.key].payload for r in recording.rows}
         recording = replace(recording, rows=level(recording.rows), payloads=payloads)
     save(recording, path := options.out / f"{task.name}.npz")
     rounds = slice(1, 1 + _ROUNDS)
@@ -101,7 +97,7 @@ def fill(at: Bench, settings: int, *, seed: int) -> None:
     from spaces.design_space.task_space import TaskSpace
 
     spaces = TaskSpace(at.task).templates
-    given = list(_given(spaces, 2 * settings // 3, random.Random(seed)))
+    given = list(_draw_given(spaces, 2 * settings // 3, random.Random(seed)))
     while fresh := given[at.journal.number - 1 :][:_BATCH]:
         _take(at, [_answer(at, n, c, None, spaces) for n, c in enumerate(fresh)])
     dry = 0
@@ -111,7 +107,7 @@ def fill(at: Bench, settings: int, *, seed: int) -> None:
         dry = dry + 1 if len(at.journal.codes()) == before else 0
 
 
-def _given(spaces: Sequence[KnobSpace], count: int, rng: random.Random) -> Iterator[Candidate]:
+def _draw_given(spaces: Sequence[KnobSpace], count: int, rng: random.Random) -> Iterator[Candidate]:
     """The best settings by estimate, and as many others, drawn; mixed, since machines drift."""
     chosen = []
     for space in spaces:
@@ -163,24 +159,8 @@ def _take(at: Bench, answers: Sequence[Evaluated]) -> None:
 def main(argv: Sequence[str]) -> int:
     """Record the tasks that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tasks", nargs="+", metavar="TASK", help=", ".join(PROGRAMS))
     parser.add_argument("--settings", type=int, default=720)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=HELD_OUT, metavar="DIR")
-    parser.add_argument("--work", type=Path, default=Path("runs/recordings"), metavar="DIR")
-    options = parser.parse_args(argv)
-    if unknown := [name for name in options.tasks if name not in PROGRAMS]:
-        parser.error(f"{unknown[0]} is no task: there are {', '.join(PROGRAMS)}")
-    from spaces.lowering.extract_tasks import task_of
-    from spaces.targets.target import resolve_target
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    target = resolve_target("llvm", cores=options.cores)
-    for name in options.tasks:
-        said = record(task_of(program(name), target, name=name), options)
-        print(json.dumps({name: said}), flush=True)
-    return 0
+    return record_tasks(parser, argv, record, default=HELD_OUT, out=RECORDINGS / "held_out")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ worth little.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import sys
@@ -31,8 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.replay.command import record_tasks
 from benchmarks.replay.policies import RECORDINGS
-from benchmarks.replay.programs import PROGRAMS, program
+from benchmarks.replay.programs import PROGRAMS
 from benchmarks.replay.recorder import AGAIN, Bench, bench
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.cost_models.base import pairwise_accuracy
@@ -219,24 +219,8 @@ def _others(folder: Path, task: Task) -> list[Recording]:
 def main(argv: Sequence[str]) -> int:
     """Record the tasks that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(PROGRAMS))
     parser.add_argument("--candidates", type=int, default=2000)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RECORDINGS, metavar="DIR")
-    parser.add_argument("--work", type=Path, default=Path("runs/recordings"), metavar="DIR")
-    options = parser.parse_args(argv)
-    if unknown := [name for name in options.tasks if name not in PROGRAMS]:
-        parser.error(f"{unknown[0]} is no task: there are {', '.join(PROGRAMS)}")
-    from spaces.lowering.extract_tasks import task_of
-    from spaces.targets.target import resolve_target
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    target = resolve_target("llvm", cores=options.cores)
-    for name in options.tasks or PROGRAMS:
-        said = record(task_of(program(name), target, name=name), options)
-        print(json.dumps({name: said}), flush=True)
-    return 0
+    return record_tasks(parser, argv, record, default=PROGRAMS, out=RECORDINGS)
 
 
 if __name__ == "__main__":

@@ -17,33 +17,33 @@ _DISTURBED, _DISTURBED_BY = 0.1, 0.4
 what these are slowed by."""
 
 
-def normal(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
+def draw_normal(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
     """Log-normal noise."""
     return latency_s * math.exp(rng.gauss(0.0, _SPREAD))
 
 
-def tailed(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
+def draw_tailed(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
     """Log-normal noise, and a few timings that are slower by much."""
     slowed = rng.expovariate(1 / _DISTURBED_BY) if rng.random() < _DISTURBED else 0.0
-    return normal(latency_s, rounds_s, rng) * math.exp(slowed)
+    return draw_normal(latency_s, rounds_s, rng) * math.exp(slowed)
 
 
-def recorded(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
+def draw_recorded(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
     """One of the rounds that were recorded."""
     return rng.choice(rounds_s) if rounds_s else latency_s
 
 
-def exact(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
+def keep_true(latency_s: float, rounds_s: Sequence[float], rng: random.Random) -> float:
     """No noise."""
     return latency_s
 
 
 NOISES: Mapping[str, Noise] = MappingProxyType(
     {
-        "none": exact,
-        "normal": normal,
-        "tailed": tailed,
-        "recorded": recorded,
+        "none": keep_true,
+        "normal": draw_normal,
+        "tailed": draw_tailed,
+        "recorded": draw_recorded,
     }
 )
 """By the names on the command line of `benchmarks.replay`."""

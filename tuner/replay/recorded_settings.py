@@ -58,7 +58,7 @@ class RecordedSettings:
         if predict is not None and rng.random() >= _UNGUIDED:
             scores = predict(np.stack([r.features for r in shortlist]))
             shortlist = [shortlist[int(i)] for i in np.argsort(-scores, kind="stable")]
-        return shortlist[_skewed(len(shortlist), rng)], len(shortlist)
+        return shortlist[_draw_place(len(shortlist), rng)], len(shortlist)
 
     def settings(self, draft: Draft) -> tuple[Settings, ...]:
         """The settings that a draft asks to be listed: near its parent, or all fresh samples."""
@@ -103,11 +103,11 @@ class RecordedSettings:
             ]
             (name,) = rng.choices(list(self._fresh), odds)
             fresh = self._fresh[name]
-            near = list({fresh[_skewed(len(fresh), rng)] for _ in range(_SHORTLIST)})
+            near = list({fresh[_draw_place(len(fresh), rng)] for _ in range(_SHORTLIST)})
         return [self._spaces[name][place] for place in sorted(near)]
 
 
-def _skewed(count: int, rng: random.Random) -> int:
+def _draw_place(count: int, rng: random.Random) -> int:
     """A place, the earlier the likelier."""
     return int(count * rng.random() ** _GREED)
 

@@ -21,7 +21,7 @@ from tuner.candidate import Draft
 from tuner.cost_models.base import CostModel
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.replay.noise import Noise, exact
+from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded, RecordedSpace
 from tuner.replay.recorded_settings import RecordedSettings
 
@@ -61,7 +61,7 @@ class ReplayMeasurer:
         *,
         slots: int,
         clock: VirtualClock,
-        noise: Noise = exact,
+        noise: Noise = keep_true,
         seed: int = 0,
     ) -> None:
         self._recorded = {
@@ -90,7 +90,7 @@ class ReplayMeasurer:
         if known is None:
             return Measurement(Status.INVALID, error="not in the recorded space")
         latency_s = known.measurement.latency_s
-        if latency_s is None or self._noise is exact:
+        if latency_s is None or self._noise is keep_true:
             return known.measurement
         rng = random.Random(f"{self._seed} {trial.key}")
         return replace(known.measurement, samples_s=(self._noise(latency_s, known.rounds_s, rng),))

@@ -130,7 +130,7 @@ def test_nothing_feasible_is_an_invalid_candidate(task: Task) -> None:
         KnobSpace(task, Splits((16,))).realize_draft(Draft(task.key, 1, 5))
 
 
-def listed(space: KnobSpace, parent: Candidate | None = None) -> list[Candidate]:
+def list_settings(space: KnobSpace, parent: Candidate | None = None) -> list[Candidate]:
     settings = space.settings(Draft("t", 1, seed=1, parent=parent, listing=True))
     assert list(settings.estimates_s) == [1.0 / row[0] for row in settings.values.tolist()]
     return [settings.candidate(row) for row in range(len(settings))]
@@ -140,13 +140,13 @@ def listed(space: KnobSpace, parent: Candidate | None = None) -> list[Candidate]
 def test_a_listing_has_every_feasible_setting_and_those_near_a_parent_after_it(task: Task) -> None:
     space = KnobSpace(task, Splits())
     every = [of_knobs({"by": by, "unused": 1}, space.name) for by in (8, 4, 2)]
-    assert listed(space) == every
-    assert listed(space, every[2]) == [every[2], every[0], every[1]]
+    assert list_settings(space) == every
+    assert list_settings(space, every[2]) == [every[2], every[0], every[1]]
 
 
 @pytest.mark.tvm
 def test_nothing_is_near_a_candidate_of_another_space_or_of_other_knobs(task: Task) -> None:
     space = KnobSpace(task, Splits())
-    assert listed(space, of_knobs({"by": 4, "unused": 1}, "kernel:other-1")) == []
-    assert listed(space, of_knobs({"by": 4}, space.name)) == []
-    assert listed(space, Candidate(CandidateKind.TRACE, "[[],[]]", space.name)) == []
+    assert list_settings(space, of_knobs({"by": 4, "unused": 1}, "kernel:other-1")) == []
+    assert list_settings(space, of_knobs({"by": 4}, space.name)) == []
+    assert list_settings(space, Candidate(CandidateKind.TRACE, "[[],[]]", space.name)) == []

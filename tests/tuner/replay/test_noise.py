@@ -47,12 +47,12 @@ def test_each_timing_of_a_trial_has_its_own_noise_and_a_seed_repeats_it() -> Non
         "task": [Recorded(candidate, np.zeros(1, np.float32), Measurement(Status.OK, (1e-3,)))]
     }
 
-    def told(seed: int) -> list[float | None]:
+    def time(seed: int) -> list[float | None]:
         measurer = ReplayMeasurer(
             space, slots=1, clock=VirtualClock(), noise=NOISES["normal"], seed=seed
         )
         measurer.submit([Trial("task", candidate, rung=rung) for rung in range(3)])
         return [measurer.collect(1.0)[0].latency_s for _ in range(3)]
 
-    assert told(1) == told(1)
-    assert len({*told(1), *told(2)}) == 6
+    assert time(1) == time(1)
+    assert len({*time(1), *time(2)}) == 6

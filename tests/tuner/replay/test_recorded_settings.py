@@ -89,7 +89,7 @@ def test_templates_are_drawn_by_their_best_estimate_and_by_what_was_learned() ->
     assert 0.8 < spaces.count(SPACE) / len(spaces) < 1.0
 
 
-def listed(space: list[Recorded], parent: Candidate | None = None) -> list[Candidate]:
+def list_settings(space: list[Recorded], parent: Candidate | None = None) -> list[Candidate]:
     pool = ReplaySpacePool({"t": space})
     pool.submit([Draft("t", 1, seed=1, parent=parent, listing=True)])
     (answer,) = pool.collect(0.0)
@@ -100,13 +100,13 @@ def listed(space: list[Recorded], parent: Candidate | None = None) -> list[Candi
 def test_a_listing_has_all_fresh_samples_and_what_was_bred_shows_near_its_kin() -> None:
     bred = replace(setting(10, 8), parent=candidate(10, 7).key)
     space = [bred if r.candidate == bred.candidate else r for r in grid()]
-    everything = listed(space)
+    everything = list_settings(space)
     assert len(everything) == ROWS * LANES - 1
     assert bred.candidate not in everything
-    near = listed(space, candidate(10, 7))
+    near = list_settings(space, candidate(10, 7))
     assert near[0] == candidate(10, 7)
     assert bred.candidate in near
-    assert listed(space, candidate(1, 1, "kernel:other-1")) == []
+    assert list_settings(space, candidate(1, 1, "kernel:other-1")) == []
 
 
 def test_answers_carry_the_estimate() -> None:

@@ -120,12 +120,12 @@ def recorded(seed: int, trials: int) -> MemoryStore:
         RECORDINGS,
         WarmStart,
         default_of,
-        found_in,
+        find_recordings,
         load_model,
     )
     from tuner.replay.recording import load
 
-    recordings = {name: load(found_in(RECORDINGS)[name]) for name in (*_TASKS, _ELSEWHERE)}
+    recordings = {name: load(find_recordings(RECORDINGS)[name]) for name in (*_TASKS, _ELSEWHERE)}
     known = WarmStart(recordings)
     spaces = {recordings[n].task.key: recordings[n].recorded() for n in _TASKS}
     defaults = {recordings[n].task: default_of(recordings[n]) for n in _TASKS}

@@ -44,8 +44,8 @@ class PoolSearch:
         self._trials = Trials()
         self._first = deque(seeds.known)
         self._to_list: deque[Candidate | None] = deque([None, *seeds.parents])
-        self._strange: dict[str, list[Record]] = {}  # of candidates that were not listed, by key
-        self._number = self._out = self._proposed = self._bred = 0
+        self._strange: list[Record] = []  # of candidates that were not listed
+        self._number = self._out = self._bred = 0
         self._lost: Counter[Candidate | None] = Counter()
         self._asked: set[str] = set()  # keys of the candidates whose neighbours were listed
 
@@ -67,12 +67,14 @@ class PoolSearch:
         due = len(self._trials.times_s) // _BREED_EVERY
         if due > self._bred and not self._out:
             self._bred = due
-            self._list_near(self._trials.fastest(INCUMBENTS))
+            for number in self._trials.fastest(INCUMBENTS):
+                self._list_near(self._pool.candidate(number))
 
-    def _list_near(self, numbers: Iterable[int]) -> None:
-        near = [self._pool.candidate(number) for number in numbers]
-        self._to_list += [c for c in near if c.key not in self._asked]
-        self._asked.update(c.key for c in near)
+    def _list_near(self, candidate: Candidate) -> None:
+        """Have the settings near a candidate listed, once."""
+        if candidate.key not in self._asked:
+            self._asked.add(candidate.key)
+            self._to_list.append(candidate)
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Take in listings. One that was lost with its worker is asked for again, a few times."""
@@ -83,15 +85,8 @@ class PoolSearch:
                 if self._lost[answer.draft.parent] < _ATTEMPTS:
                     self._to_list.append(answer.draft.parent)
             self._pool.add(answer.settings)
-            for parts in [self._strange.pop(c, []) for c in self._find_known()]:
-                self.observe(parts)
-
-    def _find_known(self) -> list[str]:
-        return [
-            key
-            for key, records in self._strange.items()
-            if self._pool.number(records[0].trial.candidate) is not None
-        ]
+        strange, self._strange = self._strange, []
+        self.observe(strange)
 
     def propose(self, n: int) -> list[Trial]:
         """The settings that the rule chooses."""
@@ -104,34 +99,28 @@ class PoolSearch:
         while self._first:
             candidate = self._first.popleft()
             number = self._pool.number(candidate)
-            if candidate.key not in self._asked and not self._is_tried(number):
-                self._asked.add(candidate.key)
-                self._to_list.append(candidate)
-                self._take(number)
+            if candidate.key not in self._asked and number not in self._trials.known:
+                self._list_near(candidate)
+                if number is not None:
+                    self._trials.waiting.add(number)
                 return candidate
         untried = self._trials.untried(self._pool)
         if not len(untried):
             return None
-        if self._proposed >= _FIRST:
-            number = self._rule.choose(self._pool, self._trials, untried)
-        else:
-            number = self._first_choice(self._pool.least_tried(untried, self._trials.known))
-        self._take(number)
-        return self._pool.candidate(number)
+        chosen = self._choose(untried)
+        self._trials.waiting.add(chosen)
+        return self._pool.candidate(chosen)
 
-    def _first_choice(self, untried: Rows) -> int:
-        """In turns the best estimated and one drawn, of the template that was tried least."""
-        if self._proposed % 2 == 0:
-            return self._pool.best_estimated(untried)
-        return self._pool.draw(untried, self._rng.random())
-
-    def _is_tried(self, number: int | None) -> bool:
-        return number is not None and number in self._trials.known
-
-    def _take(self, number: int | None) -> None:
-        self._proposed += 1
-        if number is not None:
-            self._trials.waiting.add(number)
+    def _choose(self, untried: Rows) -> int:
+        """What the rule says; at first, in turns, the best estimated and one drawn, of the template
+        that was tried least."""
+        known = self._trials.known
+        if len(known) >= _FIRST:
+            return self._rule.choose(self._pool, self._trials, untried)
+        of_template = self._pool.least_tried(untried, known)
+        if len(known) % 2 == 0:
+            return self._pool.best_estimated(of_template)
+        return self._pool.draw(of_template, self._rng.random())
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn from records. A candidate of an earlier session that was not listed is listed now,
@@ -143,13 +132,10 @@ class PoolSearch:
             if (number := self._pool.number(candidate)) is not None:
                 self._know(number, record)
                 continue
-            self._strange.setdefault(candidate.key, []).append(record)
-            if candidate.key not in self._asked:
-                self._asked.add(candidate.key)
-                self._to_list.append(candidate)
+            self._strange.append(record)
+            self._list_near(candidate)
 
     def _know(self, number: int, record: Record) -> None:
-        self._proposed += number not in self._trials.waiting  # by an earlier session
         self._trials.waiting.discard(number)
         measured = record.measurement
         given = measured.status in (Status.CENSORED, Status.DUPLICATE)

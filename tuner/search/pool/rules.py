@@ -75,10 +75,7 @@ class Neighbours:
 
     def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> int:
         """See `Rule`."""
-        fastest = trials.fastest(INCUMBENTS)
-        near = [untried[pool.changes(number)[untried] <= _NEAR] for number in fastest]
-        found = np.unique(np.concatenate(near)) if near else untried
-        return pool.best_estimated(found if len(found) else untried)
+        return pool.best_estimated(_near(pool, trials.fastest(INCUMBENTS), untried, _NEAR))
 
 
 class Improvement:
@@ -103,18 +100,20 @@ class Improvement:
         known, process = fit(pool, trials.times_s, trials.waiting)
         means_s = pool.estimates_s[known] * np.exp(_predict(process, known)[0])
         if turn % 2 == 0:
-            untried = _near(pool, known[np.argsort(means_s, kind="stable")[:INCUMBENTS]], untried)
+            fastest = known[np.argsort(means_s, kind="stable")[:INCUMBENTS]].tolist()
+            untried = _near(pool, fastest, untried, 1)
         means, spreads = _predict(process, untried)
         latencies_s = pool.estimates_s[untried] * np.exp(means)
         gains = saved(latencies_s, spreads, np.full(len(untried), means_s.min()))
         return int(untried[np.argmax(gains)])
 
 
-def _near(pool: SettingsPool, fastest: Rows, untried: Rows) -> Rows:
-    """Of some settings those by one knob away from others; all where none is."""
+def _near(pool: SettingsPool, fastest: Sequence[int], untried: Rows, knobs: int) -> Rows:
+    """Of some settings those that differ from others by at most so many knobs; all where none
+    does."""
     near = np.zeros(len(untried), dtype=np.bool_)
-    for number in fastest.tolist():
-        near |= pool.changes(number)[untried] == 1
+    for number in fastest:
+        near |= pool.changes(number)[untried] <= knobs
     return untried[near] if near.any() else untried
 
 

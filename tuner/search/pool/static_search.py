@@ -6,7 +6,7 @@ cost model of the user's, has no settings to list, and its traces evolve (`tuner
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tuner.candidate import Candidate, Draft
 from tuner.measure import Evaluated
@@ -43,21 +43,21 @@ class StaticSearch:
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """See `Search`."""
         answers = list(evaluated)
-        if self._undecided and answers:
-            self._asked = False
-            if all(answer.error for answer in answers):
-                self._search.absorb(answers)
-                if not self._search.exhausted:  # it was lost with its worker, and is asked again
-                    return
-            self._undecided = False
-            if not any(answer.settings for answer in answers):
-                self._search = Evolution(self._task, self._seed, seeds=self._seeds)
-                answers = []
-            self._search.absorb(answers)
-            self._search.observe(self._known)
-            self._known.clear()
-            return
         self._search.absorb(answers)
+        if self._undecided and answers:
+            self._decide(answers)
+
+    def _decide(self, answers: Sequence[Evaluated]) -> None:
+        """Take the first listing as the decision; one that was lost with its worker, and is asked
+        for again, is none."""
+        self._asked = False
+        if all(answer.error for answer in answers) and not self._search.exhausted:
+            return
+        self._undecided = False
+        if not any(answer.settings for answer in answers):
+            self._search = Evolution(self._task, self._seed, seeds=self._seeds)
+        self._search.observe(self._known)
+        self._known.clear()
 
     def propose(self, n: int) -> list[Trial]:
         """See `Search`."""

@@ -25,14 +25,14 @@ def make_search(seeds: Seeds = Seeds(), seed: int = 0) -> PoolSearch:  # noqa: B
     return PoolSearch(TASK, seed, Neighbours(), seeds)
 
 
-def begun(seeds: Seeds = Seeds()) -> PoolSearch:  # noqa: B008 - frozen
+def begin(seeds: Seeds = Seeds()) -> PoolSearch:  # noqa: B008 - frozen
     search = make_search(seeds)
     drafts = search.drafts(99)
     search.absorb(listing(d, *([settings()] if d.parent is None else [])) for d in drafts)
     return search
 
 
-def proposed(search: PoolSearch, count: int) -> list[Candidate]:
+def propose(search: PoolSearch, count: int) -> list[Candidate]:
     return [trial.candidate for trial in search.propose(count)]
 
 
@@ -54,7 +54,7 @@ def test_a_listing_that_was_lost_is_asked_for_again() -> None:
 
 
 def test_one_that_fails_each_time_is_not_asked_for_for_ever() -> None:
-    search = begun()
+    search = begin()
     search.observe([record(candidate(40, 40))])
     asked = 0
     while drafts := search.drafts(10):
@@ -64,32 +64,32 @@ def test_one_that_fails_each_time_is_not_asked_for_for_ever() -> None:
 
 
 def test_the_first_are_in_turns_the_best_estimated_and_drawn_ones() -> None:
-    first = [(knobs_of(c) or {})["rows"] for c in proposed(begun(), 8)]
+    first = [(knobs_of(c) or {})["rows"] for c in propose(begin(), 8)]
     assert first[::2] == [0, 0, 0, 0]
     assert max(first[1::2]) > 0
-    assert proposed(begun(), 8) == proposed(begun(), 8)
+    assert propose(begin(), 8) == propose(begin(), 8)
 
 
 def test_nothing_is_proposed_twice_and_the_end_is_known() -> None:
-    search = begun()
-    found = proposed(search, 1000)
+    search = begin()
+    found = propose(search, 1000)
     assert len({c.key for c in found}) == len(found) == 144
     assert search.exhausted
 
 
 def test_after_every_four_times_mutants_of_the_fastest_are_listed() -> None:
-    search = begun()
-    for c in proposed(search, 3):
+    search = begin()
+    for c in propose(search, 3):
         search.observe([record(c)])
     assert search.drafts(10) == []
-    search.observe(record(c) for c in proposed(search, 1))
+    search.observe(record(c) for c in propose(search, 1))
     drafts = search.drafts(10)
     assert len(drafts) == 3
     assert all(d.listing for d in drafts)
     times = [true_s(d.parent) for d in drafts if d.parent]
     assert all(a <= b for a, b in pairwise(times))
     search.absorb([listing(drafts[0], settings([(40, 40)])), *map(listing, drafts[1:])])
-    assert candidate(40, 40) in proposed(search, 1000)
+    assert candidate(40, 40) in propose(search, 1000)
     assert search.drafts(10) == []
 
 
@@ -98,7 +98,7 @@ def test_of_several_templates_each_is_tried_among_the_first() -> None:
     search = make_search()
     parts = settings(), settings(space=OTHER, slower=1.01)
     search.absorb([listing(d, *parts) for d in search.drafts(1)])
-    assert Counter(c.space for c in proposed(search, 8)) == {settings().space: 4, OTHER: 4}
+    assert Counter(c.space for c in propose(search, 8)) == {settings().space: 4, OTHER: 4}
 
 
 def test_candidates_of_an_earlier_session_are_known_and_not_tried_again() -> None:
@@ -114,25 +114,25 @@ def test_candidates_of_an_earlier_session_are_known_and_not_tried_again() -> Non
             listing(drafts[2], settings([(40, 40)])),
         ]
     )
-    found = proposed(search, 1000)
+    found = propose(search, 1000)
     assert len(found) == 143
     assert not {candidate(1, 1).key, mutant.key} & {c.key for c in found}
 
 
 def test_one_that_failed_is_not_tried_again_and_is_no_incumbent() -> None:
-    search = begun()
-    first, *others = proposed(search, 10)
+    search = begin()
+    first, *others = propose(search, 10)
     search.observe([record(first, None)])
     search.observe(record(c) for c in others)
-    assert first not in proposed(search, 1000)
+    assert first not in propose(search, 1000)
 
 
 def test_records_of_other_kinds_are_none_of_its_business() -> None:
-    search = begun()
+    search = begin()
     default = Candidate(CandidateKind.TRACE, "[[],[]]", "default")
     search.observe([Record(Trial(TASK.key, default), Measurement(Status.OK, (1.0,)))])
     assert search.drafts(10) == []
-    assert len(proposed(search, 1000)) == 144
+    assert len(propose(search, 1000)) == 144
 
 
 def test_seeds_of_the_task_come_first_and_those_of_others_are_looked_around() -> None:
@@ -141,13 +141,13 @@ def test_seeds_of_the_task_come_first_and_those_of_others_are_looked_around() ->
     drafts = search.drafts(10)
     assert [d.parent for d in drafts] == [None, foreign]
     search.absorb([listing(drafts[0], settings()), listing(drafts[1], settings([(3, 70)]))])
-    found = proposed(search, 1000)
+    found = propose(search, 1000)
     assert found[0] == mine
     assert len(found) == len({c.key for c in found}) == 145
 
 
 def test_what_is_known_of_a_candidate_is_told() -> None:
-    search = begun()
+    search = begin()
     answer = search.answer_for(candidate(5, 1))
     assert answer is not None
     assert answer.estimate_s == 1e-3 * (1.0 + 0.02 * 5)

@@ -15,12 +15,12 @@ from tuner.search.pool.settings_pool import SettingsPool
 RULES = [Neighbours(), Improvement()]
 
 
-def tried(made: SettingsPool, *values: tuple[int, int]) -> Trials:
+def try_settings(made: SettingsPool, *values: tuple[int, int]) -> Trials:
     numbers = [made.number(candidate(*value)) for value in values]
     return Trials({n: true_s(made.candidate(n)) for n in numbers if n is not None})
 
 
-def chosen(rule: Rule, made: SettingsPool, trials: Trials) -> dict[str, int]:
+def choose(rule: Rule, made: SettingsPool, trials: Trials) -> dict[str, int]:
     untried = trials.untried(made)
     number = rule.choose(made, trials, untried)
     assert number in untried
@@ -29,7 +29,7 @@ def chosen(rule: Rule, made: SettingsPool, trials: Trials) -> dict[str, int]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_before_any_time_is_known_it_is_the_best_estimate(rule: Rule) -> None:
-    assert chosen(rule, pool(), Trials())["rows"] == 0
+    assert choose(rule, pool(), Trials())["rows"] == 0
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -58,7 +58,7 @@ def test_the_fastest_is_found_after_a_fraction_of_the_pool() -> None:
     """Of 144 settings, though the estimate likes another corner."""
     rule = Improvement()
     made = pool()
-    trials = tried(made, (0, 0), (3, 9), (9, 3), (11, 11))
+    trials = try_settings(made, (0, 0), (3, 9), (9, 3), (11, 11))
     for _ in range(30):
         number = rule.choose(made, trials, trials.untried(made))
         trials.times_s[number] = true_s(made.candidate(number))
@@ -81,19 +81,19 @@ def test_one_lucky_time_does_not_raise_the_bar() -> None:
     """A time that contradicts its neighbours is no incumbent that nothing can improve on."""
     values = list(product(range(3, 10), range(5, 12)))
     made = pool(settings(values))
-    trials = tried(made, *set(values) - {(6, 8), (9, 11), (3, 11)})  # 46: a choice among near ones
+    trials = try_settings(made, *set(values) - {(6, 8), (9, 11), (3, 11)})
     lucky = made.number(candidate(9, 5))
     assert lucky is not None
     trials.times_s[lucky] = 0.5e-3
-    assert chosen(Improvement(), made, trials) == {"rows": 6, "lanes": 8}
+    assert choose(Improvement(), made, trials) == {"rows": 6, "lanes": 8}
 
 
 def test_settings_in_flight_keep_others_from_their_neighbourhood() -> None:
     made = pool()
-    trials = tried(made, (0, 0), (3, 9), (9, 3), (11, 11))
-    first = chosen(Improvement(), made, trials)
+    trials = try_settings(made, (0, 0), (3, 9), (9, 3), (11, 11))
+    first = choose(Improvement(), made, trials)
     number = made.number(candidate(**first))
     assert number is not None
     trials.waiting.add(number)
-    second = chosen(Improvement(), made, trials)
+    second = choose(Improvement(), made, trials)
     assert first != second
