@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from tuner.arrays import Features, Floats, Ints32
+from tuner.arrays import Features, Ints32
 from tuner.candidate import Candidate, Draft, of_knobs
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Instance
@@ -69,14 +69,13 @@ class Settings:
         space: the name of the template's space.
         knobs: names of the columns.
         values: of the knobs, settings by knobs.
-        estimates_s: analytic latencies.
-        features: vectors for a cost model.
+        features: vectors for a cost model, the estimate among them
+            (`tuner.cost_models.process.ESTIMATE_COLUMN`).
     """
 
     space: str
     knobs: tuple[str, ...]
     values: Ints32
-    estimates_s: Floats
     features: Features
 
     def __len__(self) -> int:
@@ -102,8 +101,6 @@ class Evaluated:
         model_version: of the cost model that scored it; 0 is no model.
         features: vector for the cost model, one length for all candidates.
         estimate_s: analytic latency, where the space has such an estimate.
-        chosen_from: number of settings that the space compared, by estimate and cost model, before
-            it answered with this one.
         on_shapes: predictions for each of the task's shapes; None for a static task.
         space_points: the number of points of the candidate's space, where it is known.
         settings: the answer to a draft of a listing, for each template of the task; none where its
@@ -119,7 +116,6 @@ class Evaluated:
     model_version: int = 0
     features: Features | None = None
     estimate_s: float | None = None
-    chosen_from: int = 1
     on_shapes: OnShapes | None = None
     space_points: int | None = None
     settings: tuple[Settings, ...] = ()

@@ -29,8 +29,6 @@ from tuner.replay.recording import Recording, load
 from tuner.search.registry import search_maker
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-_GUIDED = "kernel:"
-_CHOSEN_FROM = 32
 _SAMPLES = 5
 _SLOTS = 64
 _ROOM = 128
@@ -64,7 +62,6 @@ class Endless:
         """As a space worker would, whose model knows roughly how fast a candidate is."""
         recording, rng = self._recordings[draft.task_key], random.Random(draft.seed)
         row = rng.randrange(len(recording.rows))
-        space = recording.rows[row].space
         latency_s = self._latencies_s[draft.task_key][row]
         candidate = self.candidate(draft.task_key, rng.getrandbits(48), row)
         return Evaluated(
@@ -75,7 +72,6 @@ class Endless:
             model_version=model_version,
             features=recording.vectors[row].copy(),
             estimate_s=latency_s,
-            chosen_from=_CHOSEN_FROM if space.startswith(_GUIDED) else 1,
         )
 
     def measured(self, trial: Trial, cutoff_s: float | None) -> Measurement:

@@ -26,7 +26,8 @@ from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report.winners import choose_best
 from tuner.search.base import SearchMaker
-from tuner.search.pool.rules import Improvement, Neighbours
+from tuner.search.evolution import Evolution
+from tuner.search.pool.rules import Neighbours
 from tuner.search.pool.static_search import StaticSearch
 from tuner.search.registry import no_seeds, search_maker
 from tuner.search.transfer import Entry, Known, Seeds, signature
@@ -46,9 +47,6 @@ _ROWS_OF_A_TASK = 600
 """Of each recording, that a base model learns from: about what a run measures of a task."""
 _RANDOM_MODEL = "tuner.cost_models.random_model:RandomModel"
 _FOREVER_S = 1e9
-_GUIDED = "kernel:"
-"""Names of spaces where a draft is chosen among many settings (see
-`spaces.design_space.knob_space`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +66,14 @@ class Policy:
 
 POLICIES = {
     "random": Policy("random", learns=False),
-    "evolution-blind": Policy(learns=False),
-    "evolution": Policy(),
-    "evolution+base": Policy(base=True),
-    "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds()), False),
-    "process": Policy(
-        lambda task, seed: StaticSearch(task, seed, Improvement(seed), Seeds()), False
-    ),
-    "evolution+seeds": Policy(seeds=True),
-    "evolution+base+seeds": Policy(base=True, seeds=True),
+    "process": Policy(),
+    "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds())),
+    "evolution": Policy(lambda task, seed: Evolution(task, seed)),
+    "evolution-blind": Policy(lambda task, seed: Evolution(task, seed), learns=False),
+    "process+seeds": Policy(seeds=True),
+    "evolution+base": Policy(lambda task, seed: Evolution(task, seed), base=True),
 }
+"""Tasks without a template evolve under `process` too."""
 EXACT = ("random", "evolution-blind")
 """Policies whose curves are the same on every machine: no floating point decides anything."""
 
@@ -206,11 +202,7 @@ def search(
         {key: default.candidate for key, default in defaults.items()},
         machines=Machines(
             ReplayMeasurer(measured, slots=_SLOTS, clock=clock, noise=noise, seed=seed),
-            ReplaySpacePool(
-                rows,
-                load=partial(load_model, policy.learns),
-                guided=lambda space: policy.learns and space.startswith(_GUIDED),
-            ),
+            ReplaySpacePool(rows, load=partial(load_model, policy.learns)),
             InlineLearner(
                 seed, model=XGB_MODEL if policy.learns else _RANDOM_MODEL, base=base, clock=clock
             ),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from spaces.design_space.point import Point
-from spaces.features.vectors import Matrix, Vector
 from tuner.candidate import Candidate, Draft
-
-Predict = Callable[[Matrix], Vector]
-"""A cost model's scores of feature vectors; higher is better."""
 
 
 class Space(Protocol):
     """Schedules of one task's program. Its points are candidates that carry its name.
 
-    The same draft, with the same model, gives the same point in any process.
+    The same draft gives the same point in any process.
     """
 
     @property
@@ -24,9 +19,9 @@ class Space(Protocol):
         """The name, version included; its part before the colon is the family, by which candidates
         find back to it (see `spaces.design_space.realize`)."""
 
-    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
-        """Carry out a draft, guided by a cost model where there is one: a mutation of its parent,
-        where that is a point of this space, else a fresh sample.
+    def realize_draft(self, draft: Draft) -> Point:
+        """Carry out a draft: a mutation of its parent, where that is a point of this space, else a
+        fresh sample.
 
         Raises:
             InvalidCandidate: there is no point; the text says why.

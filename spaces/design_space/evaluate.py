@@ -11,7 +11,7 @@ import numpy as np
 from spaces.design_space.point import Point
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
-from spaces.features.vectors import FeatureExtractor, Matrix, Vector
+from spaces.features.vectors import FeatureExtractor, Matrix, Vector, beside_programs
 from spaces.ir.guard import note
 from spaces.ir.lean_tvm import import_tvm_lean
 from spaces.ir.schedules import InvalidCandidate
@@ -87,10 +87,7 @@ class Evaluator:
         try:
             if draft.listing:
                 return self._list(draft), None
-            # A user's features are of written programs, and our spaces know none of their points'.
-            guided = self._model is not None and self._layers.features is None
-            predict = self._predict if guided else None
-            point = self._space(draft.task_key).realize_draft(draft, predict)
+            point = self._space(draft.task_key).realize_draft(draft)
         except InvalidCandidate as error:
             return Evaluated(draft, error=str(error)), None
         except LayerFailed:
@@ -103,7 +100,6 @@ class Evaluator:
             point.candidate,
             code_hash=point.code_hash,
             estimate_s=point.estimate_s,
-            chosen_from=point.chosen_from,
             on_shapes=point.on_shapes,
             space_points=point.space_points,
         )
@@ -132,7 +128,7 @@ class Evaluator:
     ) -> None:
         rows = self._features(task, [point for _, point in points])
         scores = np.zeros(len(rows), dtype=np.float32)
-        if self._model is not None:
+        if self._model is not None and not task.shapes:
             scores = self._predict(np.asarray(rows, dtype=np.float32))
         for (index, _), row, score in zip(points, rows, scores, strict=True):
             answers[index] = replace(
@@ -158,7 +154,9 @@ class Evaluator:
             return self._their_features(task, points, self._layers.features)
         bare = [point.schedule for point in points if point.features is None]
         found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
-        return [next(found) if p.features is None else p.features for p in points]
+        if task.shapes:  # a search of its own learns of these, from templates alone
+            return [next(found) if p.features is None else p.features for p in points]
+        return [next(found) if p.features is None else beside_programs(p.features) for p in points]
 
     def _their_features(self, task: Task, points: Sequence[Point], source: Source) -> list[Vector]:
         written = [

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from spaces.design_space.base import Predict
 from spaces.design_space.point import Point
-from spaces.features.knob_features import KNOB_LENGTH, knob_vectors, shape_traits
-from spaces.features.vectors import FEATURE_LENGTH, Matrix
+from spaces.features.knob_features import knob_vectors, shape_traits
+from spaces.features.vectors import Matrix
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.templates.base import (
@@ -43,8 +42,6 @@ _NUDGED = 64
 _LISTED = 256
 """Mutations of a parent that a listing is chosen from."""
 _GREED = 3.0
-_UNGUIDED = 0.15
-"""Share of drafts that the cost model has no say in, so that its errors are found by trials."""
 
 
 class KnobSpace:
@@ -52,10 +49,9 @@ class KnobSpace:
 
     All settings, or thousands of them where there are more, are estimated once: those that limits
     rule out are dropped, the others ranked by the template's estimate. A fresh draft chooses among
-    a hundred of these, the better ranked the likelier; a mutation among its parent's neighbours. Of
-    this shortlist the cost model's favourites are the likeliest to be taken. The same draft with
-    the same model gives the same point, in any process. Nothing is scheduled here: a point is
-    written by the builder that compiles it.
+    a hundred of these, the better ranked the likelier; a mutation among its parent's neighbours. A
+    listing has them all. The same draft gives the same point, in any process. Nothing is scheduled
+    here: a point is written by the builder that compiles it.
     """
 
     def __init__(self, task: Task, template: Template, whole: KnobSpace | None = None) -> None:
@@ -83,7 +79,7 @@ class KnobSpace:
         """The template whose knobs span this space."""
         return self._template
 
-    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
+    def realize_draft(self, draft: Draft) -> Point:
         """Carry out a draft.
 
         Raises:
@@ -99,13 +95,9 @@ class KnobSpace:
             shortlist = self._rank(nudge(self._template, known, _NUDGED, rng), known)
         if not shortlist:
             raise InvalidCandidate(f"{self.name}: no feasible setting")
-        if predict is not None and rng.random() >= _UNGUIDED:
-            vectors, _ = self._described(shortlist)
-            order = np.argsort(-predict(vectors), kind="stable")
-            shortlist = [shortlist[int(i)] for i in order]
         # The data of a point must not depend on the shape for which it was searched.
         point = self._whole.describe(shortlist[int(len(shortlist) * rng.random() ** _GREED)])
-        return replace(point, chosen_from=len(shortlist), space_points=self.size)
+        return replace(point, space_points=self.size)
 
     def settings(self, draft: Draft) -> Settings:
         """The settings near a draft's parent, that one first, where it is of this space; without a
@@ -119,11 +111,11 @@ class KnobSpace:
         return self._tabulate([known, *self._rank(near, known)])
 
     def _tabulate(self, settings: list[dict[str, int]]) -> Settings:
-        vectors, costs = self._described(settings)
+        vectors, _ = self._described(settings)
         knobs = tuple(self._template.choices)
         values = [[setting[name] for name in knobs] for setting in settings]
         table = np.array(values, dtype=np.int32).reshape(len(settings), len(knobs))
-        return Settings(self.name, knobs, table, costs, vectors[:, -KNOB_LENGTH:])
+        return Settings(self.name, knobs, table, vectors)
 
     @cached_property
     def size(self) -> int:
@@ -165,10 +157,8 @@ class KnobSpace:
             name: np.array([s[name] for s in settings], dtype=np.int64)
             for name in self._template.choices
         }
-        vectors = np.zeros((len(settings), FEATURE_LENGTH), dtype=np.float32)
         costs = self._template.costs_s(columns)
-        vectors[:, -KNOB_LENGTH:] = knob_vectors(self._template, columns, costs)
-        return vectors, costs
+        return knob_vectors(self._template, columns, costs), costs
 
     def describe(self, knobs: Knobs) -> Point:
         """The point that some knobs stand for, with what is known of it before it is written."""

@@ -20,7 +20,6 @@ class Point:
         code_hash: structural hash of the scheduled program; empty where there is none.
         features: features for the cost model, where its space knows them without the program.
         estimate_s: analytic latency, where its space has one.
-        chosen_from: number of settings that it was chosen from.
         on_shapes: predictions on each shape of a program with symbolic dimensions.
         space_points: the number of points of its space, about, where it is known.
     """
@@ -30,6 +29,5 @@ class Point:
     code_hash: str = ""
     features: Vector | None = None
     estimate_s: float | None = None
-    chosen_from: int = 1
     on_shapes: OnShapes | None = None
     space_points: int | None = None

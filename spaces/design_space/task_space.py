@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from spaces.design_space.base import Predict, Space
+from spaces.design_space.base import Space
 from spaces.design_space.declared.spaces import DeclaredSpace, declared_spaces, with_ours
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.point import Point
@@ -61,8 +61,8 @@ class TaskSpace:
         templates = templates_of(task) if self._ours else []
         self.templates = [KnobSpace(task, template) for template in templates]
 
-    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
-        """Carry out a draft, guided by a cost model where there is one.
+    def realize_draft(self, draft: Draft) -> Point:
+        """Carry out a draft.
 
         Raises:
             InvalidCandidate: the random choices gave a schedule that is not valid.
@@ -71,7 +71,7 @@ class TaskSpace:
         space = self._space_of(draft)
         if isinstance(space, KnobSpace):
             space = space.at(draft.instance)
-        point = space.realize_draft(draft, predict)
+        point = space.realize_draft(draft)
         if self._layers.postprocs and point.schedule is not None:
             postprocess_theirs(point.schedule, self._layers.postprocs)
             return replace(point, code_hash=code_hash(point.schedule.mod))

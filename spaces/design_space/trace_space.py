@@ -16,7 +16,6 @@ from spaces.design_space.analysis.draws import (
 )
 from spaces.design_space.analysis.interpreter import Reading, read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits
-from spaces.design_space.base import Predict
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RuleSet, postprocess, task_rules
 from spaces.design_space.theirs import with_mutators
@@ -116,8 +115,8 @@ class TraceSpace:
         are computed is not counted."""
         return sum(number_of_points(trace) for _, trace in self._traces)
 
-    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
-        """Carry out a draft; a cost model has no say in it.
+    def realize_draft(self, draft: Draft) -> Point:
+        """Carry out a draft.
 
         A kernel for a GPU whose sketch could be read as a whole is within the device's limits; the
         rest of TVM's check of its code is left to whoever writes it to build it.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.templates.base import Columns, Costs, Knobs, Template
+from tuner.cost_models.process import ESTIMATE_COLUMN
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,7 +43,9 @@ def knob_vectors(template: Template, columns: Columns, costs_s: Costs) -> Floats
     number = len(costs_s)
     vectors = np.zeros((number, KNOB_LENGTH), dtype=np.float32)
     vectors[:, 0] = 1.0
-    vectors[:, 1] = np.log2(np.maximum(np.where(np.isfinite(costs_s), costs_s, 1.0), _SMALLEST_S))
+    vectors[:, ESTIMATE_COLUMN] = np.log2(
+        np.maximum(np.where(np.isfinite(costs_s), costs_s, 1.0), _SMALLEST_S)
+    )
     for place, name in enumerate(list(template.choices)[:MOST_KNOBS]):
         vectors[:, 2 + place] = np.log2(1.0 + columns[name])
     if isinstance(template, HasTraits):

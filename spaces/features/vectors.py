@@ -33,7 +33,7 @@ class FeatureExtractor:
 
     A vector holds TVM's features of the store that computes most, the sum of the features of all
     stores, their number, and the loop nest of the heaviest block. Its last part is for the knobs
-    of templates (`spaces.features.knob_features`), whose candidates have zeros everywhere else.
+    of templates (see `beside_programs`).
 
     Args:
         target_json: canonical JSON of the target.
@@ -93,6 +93,12 @@ class FeatureExtractor:
 
         candidates = [MeasureCandidate(schedule, []) for schedule in schedules]
         return [array.numpy() for array in self._per_store.extract_from(context, candidates)]
+
+
+def beside_programs(knobs: Vector) -> Vector:
+    """The vector of a template's setting as long as that of a program, for a cost model that ranks
+    both: zeros, and last the setting's own (`spaces.features.knob_features`)."""
+    return np.concatenate([np.zeros(PROGRAM_LENGTH, dtype=np.float32), knobs])
 
 
 def describe(stores: Matrix, nest: Vector) -> Vector:

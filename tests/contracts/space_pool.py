@@ -6,6 +6,7 @@ import time
 from collections import Counter
 
 from tuner.candidate import Draft
+from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.measure import Evaluated, SpacePool
 
 _PATIENCE_S = 120.0
@@ -82,4 +83,5 @@ class SpacePoolContract:
         for settings in answer.settings:
             candidates = [settings.candidate(row) for row in range(len(settings))]
             assert len({c.key for c in candidates}) == len(settings) == len(settings.features)
-            assert list(settings.estimates_s) == sorted(settings.estimates_s)
+            estimates = settings.features[:, ESTIMATE_COLUMN].tolist()
+            assert estimates == sorted(estimates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -10,12 +11,21 @@ import numpy as np
 from tuner.arrays import Flags, Floats32, Ints32
 
 
+class ModelKind(StrEnum):
+    """What learned, by the name of its files."""
+
+    TREES = "model"
+    """A learner's model: XGBoost's trees, or a user's own."""
+    PROCESS = "process"
+    """The process of templates' settings (`tuner.cost_models.process`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FittedModel:
     """A cost model that was just fitted.
 
     Attributes:
-        version: number, counted up from 1 within a run.
+        version: number, counted up from 1 within a session, for each kind.
         model: the model as bytes.
         records: number of records it was fitted on.
         pairwise_accuracy: share of pairs that the previous model ordered correctly among the
@@ -28,6 +38,7 @@ class FittedModel:
     records: int
     pairwise_accuracy: float | None
     fit_s: float
+    kind: ModelKind = ModelKind.TREES
 
 
 class CostModel(Protocol):

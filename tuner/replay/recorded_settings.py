@@ -1,5 +1,5 @@
 """Drafts answered from the recorded settings of templates, in the way in which their space answers
-them: from a shortlist in the order of the estimate, or of the cost model where there is one.
+them: from a shortlist in the order of the estimate. Or listed at once.
 
 See `spaces.design_space.knob_space.KnobSpace`, whose shortlists these imitate.
 """
@@ -7,19 +7,20 @@ See `spaces.design_space.knob_space.KnobSpace`, whose shortlists these imitate.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.arrays import Features, Floats32
+from tuner.arrays import Features
 from tuner.candidate import CandidateKind, Draft, knobs_of
+from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.measure import Settings
 from tuner.replay.recorded import Recorded
 
-Predict = Callable[[Features], Floats32]
-
 _SHORTLIST, _NEIGHBOURS, _LISTED = 96, 24, 96
-_GREED, _UNGUIDED, _TRUST = 3.0, 0.15, 2.0
+_COLUMNS = 46
+"""Numbers that describe a setting (`spaces.features.knob_features.KNOB_LENGTH`)."""
+_GREED, _TRUST = 3.0, 2.0
 
 
 class RecordedSettings:
@@ -50,15 +51,10 @@ class RecordedSettings:
         """Whether all recorded candidates are settings of templates."""
         return all(r.candidate.kind is CandidateKind.KNOBS for r in space)
 
-    def choose(
-        self, draft: Draft, rng: random.Random, predict: Predict | None
-    ) -> tuple[Recorded, int]:
-        """The answer to a draft, and the number that it was chosen from."""
+    def choose(self, draft: Draft, rng: random.Random) -> Recorded:
+        """The answer to a draft."""
         shortlist = self._shortlist(draft, rng)
-        if predict is not None and rng.random() >= _UNGUIDED:
-            scores = predict(np.stack([r.features for r in shortlist]))
-            shortlist = [shortlist[int(i)] for i in np.argsort(-scores, kind="stable")]
-        return shortlist[_draw_place(len(shortlist), rng)], len(shortlist)
+        return shortlist[_draw_place(len(shortlist), rng)]
 
     def settings(self, draft: Draft) -> tuple[Settings, ...]:
         """The settings that a draft asks to be listed: near its parent, or all fresh samples."""
@@ -78,8 +74,7 @@ class RecordedSettings:
             name,
             names,
             np.array([[k[n] for n in names] for k in knobs], dtype=np.int32),
-            np.array([r.estimate_s for r in rows]),
-            np.stack([r.features for r in rows]),
+            _features(rows),
         )
 
     def _near(self, name: str, place: int, count: int) -> list[int]:
@@ -105,6 +100,14 @@ class RecordedSettings:
             fresh = self._fresh[name]
             near = list({fresh[_draw_place(len(fresh), rng)] for _ in range(_SHORTLIST)})
         return [self._spaces[name][place] for place in sorted(near)]
+
+
+def _features(rows: Sequence[Recorded]) -> Features:
+    """Vectors of settings. Recorded ones begin with the columns of programs, all zero, and are
+    rounded; an estimate is not."""
+    vectors = np.stack([r.features for r in rows])[:, -_COLUMNS:]
+    vectors[:, ESTIMATE_COLUMN] = np.log2([r.estimate_s for r in rows])
+    return vectors
 
 
 def _draw_place(count: int, rng: random.Random) -> int:

@@ -26,8 +26,6 @@ from tuner.replay.recorded import Recorded, RecordedSpace
 from tuner.replay.recorded_settings import RecordedSettings
 
 _NEIGHBOURS = 12
-_SHORTLIST = 32
-_UNGUIDED = 0.15
 _SPREAD = 1 << 20
 """Steps between the least and the largest value of each feature, so that all weigh the same."""
 
@@ -128,15 +126,12 @@ class ReplaySpacePool:
     A fresh draft gives any of the recorded fresh samples. A mutation gives one of the candidates
     nearest to its parent, by features; where the parent is of another task, one recorded as its
     mutation, or else a fresh sample. As large a share of mutations is refused as when the space was
-    recorded. The settings of templates are chosen as their space chooses them (see
-    `tuner.replay.recorded_settings`). In a guided space, where the model compares many settings
-    before it answers, the model's favourite among several such answers is the likeliest. The answer
-    follows from the draft's seed and, the model's scores aside, from integers alone: it is the same
-    on any machine.
+    recorded. The settings of templates are listed, or chosen as their space chooses them (see
+    `tuner.replay.recorded_settings`). The answer follows from the draft's seed and, the model's
+    scores aside, from integers alone: it is the same on any machine.
 
     Args:
         load: makes a cost model from the bytes that `use_model` is given; None scores all as 0.
-        guided: whether the model guides the space of a name.
     """
 
     def __init__(
@@ -145,9 +140,7 @@ class ReplaySpacePool:
         *,
         capacity: int = 32,
         load: Callable[[bytes], CostModel] | None = None,
-        guided: Callable[[str], bool] = lambda space: False,
     ) -> None:
-        self._guided = guided
         self._maps = {
             task_key: RecordedSettings(space) if RecordedSettings.fits(space) else _Map(space)
             for task_key, space in spaces.items()
@@ -171,8 +164,8 @@ class ReplaySpacePool:
         waiting, self._waiting = self._waiting, []
         drafts = [d for d in waiting if not d.listing]
         listed = [self._list(d) for d in waiting if d.listing]
-        weighed = [self._weighed(draft) for draft in drafts]
-        scores = self._scores([r for r, _ in weighed if r.valid])
+        chosen = [self._maps[d.task_key].choose(d, random.Random(d.seed)) for d in drafts]
+        scores = self._scores([r for r in chosen if r.valid])
         return listed + [
             Evaluated(
                 draft,
@@ -182,11 +175,10 @@ class ReplaySpacePool:
                 model_version=self._version,
                 features=recorded.features,
                 estimate_s=recorded.estimate_s if math.isfinite(recorded.estimate_s) else None,
-                chosen_from=number,
             )
             if recorded.valid
             else Evaluated(draft, error=recorded.measurement.error)
-            for draft, (recorded, number) in zip(drafts, weighed, strict=True)
+            for draft, recorded in zip(drafts, chosen, strict=True)
         ]
 
     def use_model(self, version: int, model: bytes) -> None:
@@ -202,23 +194,6 @@ class ReplaySpacePool:
         known = self._maps[draft.task_key]
         settings = known.settings(draft) if isinstance(known, RecordedSettings) else ()
         return Evaluated(draft, settings=settings)
-
-    def _weighed(self, draft: Draft) -> tuple[Recorded, int]:
-        """The answer to a draft, and the number that it was chosen from."""
-        rng = random.Random(draft.seed)
-        known = self._maps[draft.task_key]
-        if isinstance(known, RecordedSettings):
-            return known.choose(draft, rng, self._model.predict if self._model else None)
-        first, *others = known.choose(draft, rng)
-        if not (first.valid and self._guided(first.candidate.space)):
-            return first, 1
-        alike = [first, *(r for r in others if r.candidate.space == first.candidate.space)]
-        if self._model is None or rng.random() < _UNGUIDED:
-            return first, len(alike)
-        scores = self._model.predict(np.stack([r.features for r in alike]))
-        place = rng.random()
-        best_first = np.argsort(-scores, kind="stable")
-        return alike[int(best_first[int(len(alike) * place * place * place)])], len(alike)
 
     def _scores(self, recorded: Sequence[Recorded]) -> Iterator[float]:
         if self._model is None or not recorded:
@@ -244,16 +219,14 @@ class _Map:
         self._ranks = _ranks(np.stack([space[i].features for i in self._valid]))
         self._nearest: dict[int, list[int]] = {}
 
-    def choose(self, draft: Draft, rng: random.Random) -> list[Recorded]:
-        """The answer to a draft, then valid alternatives to it."""
+    def choose(self, draft: Draft, rng: random.Random) -> Recorded:
+        """The answer to a draft."""
         options = self._samples
         if draft.parent is not None:
             if self._refused and rng.randrange(self._bred) < len(self._refused):
-                return [self._space[rng.choice(self._refused)]]
+                return self._space[rng.choice(self._refused)]
             options = self._mutations(draft.parent.key) or options
-        first = rng.choice(options)
-        others = rng.sample(options, min(_SHORTLIST, len(options)))
-        return [self._space[i] for i in (first, *others) if i == first or self._space[i].valid]
+        return self._space[rng.choice(options)]
 
     def _mutations(self, parent: str) -> list[int]:
         place = self._place.get(parent)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
+from tuner.arrays import Features, Floats32
 from tuner.candidate import Candidate, Draft
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.measure import Evaluated
@@ -57,10 +58,18 @@ class Doubts(Protocol):
 
 @runtime_checkable
 class KnowsCandidates(Protocol):
-    """A search that proposes candidates of listings, which no draft was answered with."""
+    """A search that proposes candidates of listings, which no draft was answered with, and learns
+    their times by a model of its own."""
 
     def answer_for(self, candidate: Candidate) -> Evaluated | None:
         """What is known of a candidate, as the answer to a draft; None where nothing is."""
+
+    @property
+    def times(self) -> int:
+        """The number of candidates with a time."""
+
+    def examples(self) -> tuple[Features, Floats32]:
+        """Their features and latencies, seconds."""
 
 
 @runtime_checkable

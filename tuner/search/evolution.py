@@ -50,9 +50,6 @@ class EvolutionSettings:
             the pool; less the further off (see `tuner.search.diversity`).
         drop_per_proposal: worst candidates of the pool that are dropped for each proposal. They
             make room for children of newer parents, so that one trial costs about this many drafts.
-        guided_share: `pool_size`, `ready_size` and `drop_per_proposal` are multiplied by this from
-            the first answer on that was itself chosen from many settings (`Evaluated.chosen_from`):
-            a space that chooses needs few drafts.
         patience: drafts in a row without a new candidate before the space counts as exhausted.
     """
 
@@ -68,7 +65,6 @@ class EvolutionSettings:
     sibling_penalty: float = 0.05
     neighbour_penalty: float = 1.0
     drop_per_proposal: int = 7
-    guided_share: float = 0.1
     patience: int = 400
 
 
@@ -138,7 +134,6 @@ class Evolution:
         self._settings = settings or EvolutionSettings()
         self._number = 0  # of the last draft
         self._ordered = 0  # drafts not answered yet
-        self._guided = False  # see `EvolutionSettings.guided_share`
         self._pool: list[_Waiting] = []
         self._archive: list[_Timed] = []  # the fastest first
         self._in_flight: dict[str, str] = {}  # key of the parent by key of the candidate
@@ -153,7 +148,7 @@ class Evolution:
         """Drafts that would fill the pool: mutations of good candidates, some fresh samples."""
         if self._fresh.dry:
             return []
-        size = self._scaled(self._settings.pool_size)
+        size = self._settings.pool_size
         n = max(0, min(n, size - len(self._pool) - self._ordered))
         self._ordered += n
         return [self._draft() for _ in range(n)]
@@ -202,8 +197,7 @@ class Evolution:
                     answer.features,
                 )
             )
-            self._guided |= answer.chosen_from > 1
-        self._keep(self._scaled(self._settings.pool_size))
+        self._keep(self._settings.pool_size)
 
     def propose(self, n: int) -> list[Trial]:
         """The most promising candidates of the pool, spread over parents."""
@@ -214,7 +208,7 @@ class Evolution:
         if chosen:
             return chosen
         waiting_for_more = self._ordered > 0 and not self._fresh.dry
-        if waiting_for_more and len(self._pool) < self._scaled(self._settings.ready_size):
+        if waiting_for_more and len(self._pool) < self._settings.ready_size:
             return []
         while self._pool and len(chosen) < n:
             waiting = self._pool.pop(self._choose())
@@ -223,7 +217,7 @@ class Evolution:
             if waiting.features is not None:
                 self._in_flight_features[waiting.candidate.key] = waiting.features
             chosen.append(waiting.candidate)
-        dropped = self._scaled(self._settings.drop_per_proposal) * len(chosen)
+        dropped = self._settings.drop_per_proposal * len(chosen)
         self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))  # never drop half at once
         return chosen
 
@@ -297,7 +291,3 @@ class Evolution:
         space = waiting.candidate.space
         score = self._scales[waiting.model_version].standardise(waiting.score)
         return family(space) == DECLARED and space not in self._tried, score
-
-    def _scaled(self, number: int) -> int:
-        """A number of candidates of the pool, times `guided_share` once answers were chosen."""
-        return math.ceil(number * self._settings.guided_share) if self._guided else number

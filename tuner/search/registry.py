@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tuner.options import MAX_KERNELS
 from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
-from tuner.search.evolution import Evolution
+from tuner.search.pool.rules import Improvement
+from tuner.search.pool.static_search import StaticSearch
 from tuner.search.random_search import RandomSearch
 from tuner.search.transfer import Seeds
 from tuner.task import Task
@@ -33,7 +34,7 @@ def search_maker(
         max_kernels: most kernels in the set for a task with symbolic dimensions.
     """
     makers: dict[str, SearchMaker] = {
-        "evolutionary": lambda task, seed: Evolution(task, seed, seeds=seeds(task)),
+        "evolutionary": lambda task, seed: StaticSearch(task, seed, Improvement(seed), seeds(task)),
         "random": lambda task, seed: RandomSearch(task, seed),
         "replay-function": lambda task, seed: RandomSearch(task, seed, anew=True),
     }

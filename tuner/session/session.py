@@ -216,15 +216,13 @@ class Session:
         for task_key in self._allocation.order():
             if served >= _DRAFTED_TASKS or pool.free() <= 0:
                 return
-            if task_key in self._known.answered:
-                most = pool.free()
-            elif task_key in self._asked:
-                continue
-            else:  # every task soon has a candidate, and its answers tell how many it needs
-                most = min(pool.free(), _FIRST_DRAFTS)
-                self._asked.add(task_key)
-            drafts = self._searches[task_key].drafts(most)
-            if drafts:
+            most = pool.free()
+            if task_key not in self._known.answered:
+                # Every task soon has a candidate, and its answers tell how many it needs.
+                most = 0 if task_key in self._asked else min(most, _FIRST_DRAFTS)
+            if drafts := self._searches[task_key].drafts(most):
+                if not drafts[0].listing:
+                    self._asked.add(task_key)
                 pool.submit(drafts)
                 served += 1
 
@@ -261,12 +259,13 @@ class Session:
     def _take_model(self) -> None:
         learner = self._machines.learner
         learner.offer(self._known.dataset)
-        fitted = learner.poll()
-        if fitted is not None:
-            self._use(fitted)
+        if (fitted := learner.poll()) is not None:
+            self._machines.space_pool.use_model(fitted.version, fitted.model)
+            self._tell_of(fitted)
+        if (process := self._known.process()) is not None:
+            self._tell_of(process)
 
-    def _use(self, fitted: FittedModel) -> None:
-        self._machines.space_pool.use_model(fitted.version, fitted.model)
+    def _tell_of(self, fitted: FittedModel) -> None:
         if fitted.pairwise_accuracy is not None:
             self._accuracy = fitted.pairwise_accuracy
         for observer in self._observers:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
 from tuner.checks import is_emulated
+from tuner.cost_models.base import FittedModel
+from tuner.cost_models.checkpoints import Checkpoints
 from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes, shape_text
@@ -45,7 +47,7 @@ class SessionState:
         spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: latency of the kernel set chosen for each task with many shapes, by its key.
         left_out: why nothing is measured of a task any more, by its key.
-        answered: keys of the tasks of which drafts were answered.
+        answered: keys of the tasks that have candidates, or were refused some.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class SessionState:
         self._sets: dict[str, KernelSet | None] = {}  # of tasks with no new record since
         self._answers: OrderedDict[tuple[str, str], Evaluated] = OrderedDict()
         self._estimates = EstimateQuality(tasks)
+        self._processes = EstimateQuality()
+        self._checkpoints = Checkpoints()
         self._sizes = store.sizes()
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -140,7 +144,8 @@ class SessionState:
             raise LayerFailed(fault)
         for task_key, answered in by_task(answers).items():
             self.searches[task_key].absorb(answered)
-            self.answered.add(task_key)
+            if any(answer.settings or not answer.draft.listing for answer in answered):
+                self.answered.add(task_key)
             for answer in answered:
                 if answer.draft.listing and not answer.error:
                     continue
@@ -216,6 +221,20 @@ class SessionState:
         return self._estimates.accuracy
 
     @property
+    def process_accuracy(self) -> float | None:
+        """The same of the times that searches expected of templates' settings."""
+        return self._processes.accuracy
+
+    def process(self) -> FittedModel | None:
+        """The process of templates' settings, when it is time to keep it."""
+        mine = [s for s in self.searches.values() if isinstance(s, KnowsCandidates) and s.times]
+        times = sum(search.times for search in mine)
+        rows = (search.examples for search in mine)
+        return self._checkpoints.take(
+            times, lambda: (examples() for examples in rows), self.process_accuracy
+        )
+
+    @property
     def complaint(self) -> str:
         """A line for people: a task was left out, or no trial gave a time, or no draft was valid so
         far; empty otherwise."""
@@ -241,6 +260,9 @@ class SessionState:
             record = replace(record, predicted=self._predicted(answer, trial.instance))
             if record.latency_s is not None:
                 self._estimates.judge(answer, trial.instance, record.latency_s)
+                if answer.model_version and answer.features is None:  # a setting's, of a pool
+                    expected_s = math.exp(-answer.score)
+                    self._processes.add(trial.task_key, expected_s, record.latency_s)
         return record, answer.features if answer else None
 
     def _predicted(self, answer: Evaluated, instance: Instance) -> Predicted | None:

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from tuner.candidate import without_version
-from tuner.cost_models.base import FittedModel
+from tuner.cost_models.base import FittedModel, ModelKind
 from tuner.dynamic.dispatch_tree import tree_text
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.files.atomic import write_bytes
@@ -114,7 +114,7 @@ class SpoolObserver:
         self._checkpoint_s = self._snapshot_s = float("-inf")
         self._table_s = clock()
         self._provenance: dict[str, set[str]] = {"device": set(), "toolchain": set()}
-        self._unsaved: FittedModel | None = None
+        self._unsaved: dict[ModelKind, FittedModel] = {}
         self._said: dict[str, float] = {}
         self._ended = False
         self.lost = 0
@@ -156,10 +156,10 @@ class SpoolObserver:
             values[names.COST_MODEL_ACCURACY] = fitted.pairwise_accuracy
         now_s = self._clock()
         self._say(Metrics(None, fitted.records, values, now_s))
-        self._unsaved = fitted
+        self._unsaved[fitted.kind] = fitted
         if now_s - self._checkpoint_s >= self._checkpoint_every_s:
             self._checkpoint_s = now_s
-            self._save_checkpoint()
+            self._save_checkpoints()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Write the run's own curves, as far as they changed since the last snapshot."""
@@ -210,7 +210,7 @@ class SpoolObserver:
                 # At step 0, which no record has.
                 self._say(Metrics(row.key, 0, values, now_s))
         self._table(snapshot)
-        self._save_checkpoint()
+        self._save_checkpoints()
         summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
 
@@ -285,14 +285,14 @@ class SpoolObserver:
         rows = task_rows(snapshot.tasks, self._tasks)
         self._file("tasks.json", json.dumps(table(rows), indent=1).encode())
 
-    def _save_checkpoint(self) -> None:
-        fitted, self._unsaved = self._unsaved, None
-        if fitted is None:
-            return
-        name = f"cost_model/model-{fitted.version}.ubj"
-        if (self._paths.folder / name).exists():  # an earlier session counted from 1 too
-            name = f"cost_model/model-{fitted.version}-session-{self._session}.ubj"
-        self._file(name, fitted.model)
+    def _save_checkpoints(self) -> None:
+        for fitted in self._unsaved.values():
+            suffix = "npz" if fitted.kind is ModelKind.PROCESS else "ubj"
+            name = f"cost_model/{fitted.kind}-{fitted.version}"
+            if (self._paths.folder / f"{name}.{suffix}").exists():
+                name += f"-session-{self._session}"  # an earlier session counted from 1 too
+            self._file(f"{name}.{suffix}", fitted.model)
+        self._unsaved.clear()
 
     def _file(self, name: str, data: bytes) -> None:
         try:

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 from spaces.design_space.analysis.draws import draws
-from spaces.design_space.base import Predict
 from spaces.design_space.declared.drawing import drawing_schedule
 from spaces.design_space.declared.rules import schedules_of
 from spaces.design_space.point import Point
@@ -62,8 +61,8 @@ class OpaqueSpace:
         drawn = any(draws(i) for schedule in found for i in schedule.trace.insts)
         return None if drawn else len(found)
 
-    def realize_draft(self, draft: Draft, predict: Predict | None = None) -> Point:
-        """Carry out a draft; a cost model has no say in it.
+    def realize_draft(self, draft: Draft) -> Point:
+        """Carry out a draft.
 
         Raises:
             InvalidCandidate: the function raised with what it drew, or gave nothing.

@@ -15,6 +15,7 @@ from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.templates.base import Columns, Costs, Knobs, draw, nudge, one_by_one, setting
 from tests.contracts.programs import gemm_task, write_down
 from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of, of_knobs
+from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.task import Task
 
 
@@ -132,7 +133,8 @@ def test_nothing_feasible_is_an_invalid_candidate(task: Task) -> None:
 
 def list_settings(space: KnobSpace, parent: Candidate | None = None) -> list[Candidate]:
     settings = space.settings(Draft("t", 1, seed=1, parent=parent, listing=True))
-    assert list(settings.estimates_s) == [1.0 / row[0] for row in settings.values.tolist()]
+    estimates_s = np.exp2(settings.features[:, ESTIMATE_COLUMN]).tolist()
+    assert estimates_s == [1.0 / row[0] for row in settings.values.tolist()]
     return [settings.candidate(row) for row in range(len(settings))]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.cost_models.base import pairwise_accuracy
+from tuner.cost_models.process import ProcessModel
 from tuner.cost_models.random_model import RandomModel
 from tuner.cost_models.xgb import XgbModel, log_merits
 from tuner.testing import CostModelContract
@@ -27,6 +28,10 @@ class TestRandom(CostModelContract):
 
 class TestXgb(CostModelContract):
     made = XgbModel
+
+
+class TestProcess(CostModelContract):
+    made = ProcessModel
 
 
 class TestTheExamples(CostModelContract):

@@ -48,33 +48,3 @@ def test_a_mutation_is_a_neighbour_of_its_parent() -> None:
     children = [int(a.candidate.payload[1:-1]) for a in pool.collect(0.0) if a.candidate]
     assert len(children) == 50
     assert all(0 < abs(child - 500) <= 12 for child in children)
-
-
-class Largest:
-    """A cost model that likes large numbers."""
-
-    def predict(self, features: np.ndarray) -> np.ndarray:
-        return features[:, 0]
-
-
-def answered(guided: bool, drafts: int = 200) -> list[int]:
-    pool = ReplaySpacePool(
-        {"task": [recorded(n) for n in range(1000)]},
-        capacity=drafts,
-        load=lambda _: Largest(),  # type: ignore[arg-type,return-value]
-        guided=lambda space: guided,
-    )
-    pool.use_model(1, b"")
-    pool.submit([Draft("task", n, seed=n) for n in range(drafts)])
-    answers = pool.collect(0.0)
-    assert all((a.chosen_from > 1) == guided for a in answers)
-    return [int(a.candidate.payload[1:-1]) for a in answers if a.candidate]
-
-
-def test_in_a_guided_space_the_models_favourites_are_the_likeliest() -> None:
-    assert np.median(answered(guided=True)) > 800
-    assert 400 < np.median(answered(guided=False)) < 600
-
-
-def test_what_the_model_dislikes_is_answered_now_and_then() -> None:
-    assert min(answered(guided=True)) < 500

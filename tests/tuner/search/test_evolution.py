@@ -172,13 +172,3 @@ def test_a_proposal_waits_for_a_choice_while_more_is_on_order() -> None:
     assert chosen_by(search, 1) == []
     search.absorb(Evaluated(d, candidate(d.number)) for d in drafts[5:])
     assert len(chosen_by(search, 1)) == 1
-
-
-def test_a_hedge_costs_no_more_drafts_than_the_guided_space_beside_it() -> None:
-    """Where a template is searched through, its rules answer most drafts; each takes some 50 ms."""
-    settings = EvolutionSettings(pool_size=100, guided_share=0.1)
-    search = Evolution(TASK, 1, settings)
-    guided, hedge = search.drafts(2)
-    search.absorb([Evaluated(guided, candidate(1), chosen_from=90)])
-    search.absorb([Evaluated(hedge, candidate(2))])
-    assert len(search.drafts(100)) == 8, "to ten in the pool"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate
 from tuner.measure import Evaluated
+from tuner.search.evolution import Evolution
 from tuner.search.registry import search_maker
 from tuner.testing import StrategyContract
 from tuner.testing.strategy import TASK, candidate, chosen_by, record
@@ -19,7 +20,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "own_strategy.py"
 
 
 class TestEvolution(StrategyContract):
-    made = staticmethod(search_maker("evolutionary"))
+    made = staticmethod(Evolution)
 
 
 class TestReplayOfTraces(StrategyContract):
@@ -35,13 +36,13 @@ class TestTheExamples(StrategyContract):
 
 
 @given(
-    strategy=st.sampled_from(["evolutionary", "random"]),
+    strategy=st.sampled_from(["evolution", "random"]),
     script=st.lists(st.integers(0, 60), max_size=60),
 )
 def test_any_interleaving_proposes_only_valid_candidates_once(
     strategy: str, script: list[int]
 ) -> None:
-    search = search_maker(strategy)(TASK, 1)
+    search = Evolution(TASK, 1) if strategy == "evolution" else search_maker(strategy)(TASK, 1)
     valid: set[str] = set()
     proposed: list[Candidate] = []
     waiting: list[Evaluated] = []

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.cost_models.base import FittedModel
+from tuner.cost_models.base import FittedModel, ModelKind
 from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
@@ -217,10 +217,13 @@ class TestObserver:
         observer.on_start([CONV])
         for version in (1, 2, 3):
             observer.on_model(FittedModel(version, b"m", version, None, 0.1))
+        observer.on_model(FittedModel(1, b"p", 16, None, 0.1, ModelKind.PROCESS))
         observer.on_end(snapshot(0))
         observer.close(RunStatus.FINISHED)
         models = [name for name in files(tmp_path) if name.startswith("cost_model/")]
-        assert models == ["cost_model/model-1.ubj", "cost_model/model-3.ubj"]
+        assert models == [
+            f"cost_model/{m}" for m in ("model-1.ubj", "model-3.ubj", "process-1.npz")
+        ]
 
     def test_a_run_that_goes_on_keeps_its_identity(self, tmp_path: Path) -> None:
         for began in (1000.0, 9000.0):  # the second session, hours later

@@ -2,7 +2,7 @@
 
 A table of kernels by shapes. A pair that was measured has its time. Any other has its analytic
 estimate, corrected by a Gaussian process that is fitted to the log-ratio of measured to estimated
-time (`tuner.search.gaussian_process`).
+time (`tuner.search.dynamic.pair_residuals`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.candidate import Candidate
 from tuner.generations import generation_of, is_of
 from tuner.measure import Evaluated, OnShapes
 from tuner.record import Record, Status
-from tuner.search.gaussian_process import Residuals
+from tuner.search.dynamic.pair_residuals import Residuals
 from tuner.task import Instance, Shapes
 
 _UNKNOWN = 0.5

@@ -12,18 +12,22 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from tuner.arrays import Rows
-from tuner.candidate import Candidate, CandidateKind, Draft
+import numpy as np
+
+from tuner.arrays import Features, Floats32, Rows
+from tuner.candidate import Candidate, Draft, knobs_of
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
 from tuner.search.base import stream
-from tuner.search.pool.rules import INCUMBENTS, Rule, Trials
+from tuner.search.pool.rules import INCUMBENTS, Choice, Rule, Trials
 from tuner.search.pool.settings_pool import SettingsPool
 from tuner.search.transfer import Seeds
 from tuner.task import Task
 
 _FIRST = 8
 _ATTEMPTS = 3
+_HOPELESS = 24
+"""Trials without a time, after which a template is taken not to work here."""
 _BREED_EVERY = 4
 """Trials between two generations of mutants."""
 
@@ -48,6 +52,9 @@ class PoolSearch:
         self._number = self._out = self._bred = 0
         self._lost: Counter[Candidate | None] = Counter()
         self._asked: set[str] = set()  # keys of the candidates whose neighbours were listed
+        self._expected: dict[int, tuple[float, int]] = {}
+        """The logarithm of the latency that was expected of a setting when it was chosen, and the
+        number of times that were known then."""
 
     def drafts(self, n: int) -> list[Draft]:
         """Drafts of listings: of the whole pool, of what was measured in an earlier session, and of
@@ -107,11 +114,13 @@ class PoolSearch:
         untried = self._trials.untried(self._pool)
         if not len(untried):
             return None
-        chosen = self._choose(untried)
-        self._trials.waiting.add(chosen)
-        return self._pool.candidate(chosen)
+        choice = self._choose(untried)
+        self._trials.waiting.add(choice.number)
+        if choice.expected is not None:
+            self._expected[choice.number] = (choice.expected, len(self._trials.times_s))
+        return self._pool.candidate(choice.number)
 
-    def _choose(self, untried: Rows) -> int:
+    def _choose(self, untried: Rows) -> Choice:
         """What the rule says; at first, in turns, the best estimated and one drawn, of the template
         that was tried least."""
         known = self._trials.known
@@ -119,15 +128,15 @@ class PoolSearch:
             return self._rule.choose(self._pool, self._trials, untried)
         of_template = self._pool.least_tried(untried, known)
         if len(known) % 2 == 0:
-            return self._pool.best_estimated(of_template)
-        return self._pool.draw(of_template, self._rng.random())
+            return Choice(self._pool.best_estimated(of_template))
+        return Choice(self._pool.draw(of_template, self._rng.random()))
 
     def observe(self, records: Iterable[Record]) -> None:
         """Learn from records. A candidate of an earlier session that was not listed is listed now,
         with its neighbours."""
         for record in records:
             candidate = record.trial.candidate
-            if candidate.kind is not CandidateKind.KNOBS:
+            if knobs_of(candidate) is None:
                 continue
             if (number := self._pool.number(candidate)) is not None:
                 self._know(number, record)
@@ -146,11 +155,32 @@ class PoolSearch:
             self._trials.failed.add(number)
 
     def answer_for(self, candidate: Candidate) -> Evaluated | None:
-        """See `tuner.search.base.KnowsCandidates`. Without features: no other model learns."""
+        """See `tuner.search.base.KnowsCandidates`."""
         if (number := self._pool.number(candidate)) is None:
             return None
-        estimate_s = float(self._pool.estimates_s[number])
-        return Evaluated(Draft(self._task.key, number, 0), candidate, estimate_s=estimate_s)
+        expected, version = self._expected.get(number, (0.0, 0))
+        return Evaluated(
+            Draft(self._task.key, number, 0),
+            candidate,
+            score=-expected,
+            model_version=version,
+            estimate_s=float(self._pool.estimates_s[number]),
+        )
+
+    @property
+    def times(self) -> int:
+        """See `tuner.search.base.KnowsCandidates`."""
+        return len(self._trials.times_s)
+
+    def examples(self) -> tuple[Features, Floats32]:
+        """See `tuner.search.base.KnowsCandidates`."""
+        times_s = self._trials.times_s
+        return self._pool.features[list(times_s)], np.array([*times_s.values()], dtype=np.float32)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether many trials gave no time, and none did."""
+        return not self._trials.times_s and len(self._trials.failed) >= _HOPELESS
 
     @property
     def exhausted(self) -> bool:

@@ -2,7 +2,7 @@
 
 `Neighbours` needs no model: of the settings near the fastest it takes the best estimated.
 `Improvement` predicts each setting's time by a Gaussian process over the errors of the estimate
-(`tuner.search.gaussian_process`), and takes the one that is expected to save most (Jones, Schonlau
+(`tuner.cost_models.process`), and takes the one that is expected to save most (Jones, Schonlau
 and Welch, "Efficient Global Optimization of Expensive Black-Box Functions", 1998).
 """
 
@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tuner.arrays import Floats, Rows
+from tuner.arrays import Rows
+from tuner.cost_models.process import ProcessModel
 from tuner.search.expected_improvement import saved
-from tuner.search.gaussian_process import Residuals
 from tuner.search.pool.settings_pool import SettingsPool
 
 INCUMBENTS = 3
@@ -26,11 +26,8 @@ INCUMBENTS = 3
 _NEAR = 2
 """Knobs by which neighbours differ at most."""
 _DRAWN_EVERY = 8
-_LEAST_SPREAD = 0.3
-"""Of an estimate's error, as a logarithm: what is measured first is alike, and seems to say more of
-the others than it does."""
-_MOST_LEARNED = 256
-"""The most times that a process is fitted to: the fastest, which decide."""
+_WEIGHED = 512
+"""Settings whose expected improvement is worked out: those with the least expected times."""
 
 
 @dataclass(slots=True)
@@ -63,19 +60,28 @@ class Trials:
         return sorted(self.times_s, key=lambda number: self.times_s[number])[:count]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A setting to try, and the logarithm of the latency that a model expects of it."""
+
+    number: int
+    expected: float | None = None
+
+
 class Rule(Protocol):
     """Chooses among the settings of a pool."""
 
-    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> int:
+    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> Choice:
         """The setting to try next: one of those that are untried, of which there are some."""
 
 
 class Neighbours:
     """The best estimated setting near the fastest ones; of all, where none is near."""
 
-    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> int:
+    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> Choice:
         """See `Rule`."""
-        return pool.best_estimated(_near(pool, trials.fastest(INCUMBENTS), untried, _NEAR))
+        near = _near(pool, trials.fastest(INCUMBENTS), untried, _NEAR)
+        return Choice(pool.best_estimated(near))
 
 
 class Improvement:
@@ -90,22 +96,26 @@ class Improvement:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
-    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> int:
+    def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> Choice:
         """See `Rule`."""
         turn = len(trials.known)
         if not trials.times_s:
-            return pool.best_estimated(untried)
+            return Choice(pool.best_estimated(untried))
         if turn % _DRAWN_EVERY == _DRAWN_EVERY - 1:
-            return pool.draw(untried, random.Random(f"{self._seed} {turn}").random())
-        known, process = fit(pool, trials.times_s, trials.waiting)
-        means_s = pool.estimates_s[known] * np.exp(_predict(process, known)[0])
+            return Choice(pool.draw(untried, random.Random(f"{self._seed} {turn}").random()))
+        model = fit(pool, trials.times_s)
+        known = np.asarray(list(trials.times_s), dtype=np.int64)
+        expected = model.means(pool.features[known])
         if turn % 2 == 0:
-            fastest = known[np.argsort(means_s, kind="stable")[:INCUMBENTS]].tolist()
+            fastest = known[np.argsort(expected, kind="stable")[:INCUMBENTS]].tolist()
             untried = _near(pool, fastest, untried, 1)
-        means, spreads = _predict(process, untried)
-        latencies_s = pool.estimates_s[untried] * np.exp(means)
-        gains = saved(latencies_s, spreads, np.full(len(untried), means_s.min()))
-        return int(untried[np.argmax(gains)])
+        means = model.means(pool.features[untried])
+        likely = np.argsort(means, kind="stable")[:_WEIGHED]
+        waiting = pool.features[sorted(trials.waiting)]
+        spreads = model.spreads(pool.features[untried[likely]], waiting)
+        least_s = np.full(len(likely), math.exp(expected.min()))
+        best = likely[np.argmax(saved(np.exp(means[likely]), spreads, least_s))]
+        return Choice(int(untried[best]), float(means[best]))
 
 
 def _near(pool: SettingsPool, fastest: Sequence[int], untried: Rows, knobs: int) -> Rows:
@@ -117,38 +127,10 @@ def _near(pool: SettingsPool, fastest: Sequence[int], untried: Rows, knobs: int)
     return untried[near] if near.any() else untried
 
 
-def fit(
-    pool: SettingsPool, times_s: Mapping[int, float], waiting: Sequence[int] | set[int] = ()
-) -> tuple[Rows, Residuals]:
-    """The settings that a process learned from, and the process.
-
-    Settings in flight count as if they had taken what is predicted of them: nothing near them is
-    tried before their times are known.
-    """
-    fastest = sorted(times_s, key=lambda number: times_s[number])[:_MOST_LEARNED]
-    errors = [math.log(times_s[n] / pool.estimates_s[n]) for n in fastest]
-    process = _residuals(pool, fastest, errors)
-    numbers = sorted(waiting)
-    if numbers:
-        means, _ = _predict(process, np.asarray(numbers, dtype=np.int64))
-        process = _residuals(pool, [*fastest, *numbers], [*errors, *means.tolist()])
-    return np.asarray(fastest, dtype=np.int64), process
-
-
-def _residuals(pool: SettingsPool, numbers: Sequence[int], errors: Sequence[float]) -> Residuals:
-    features = pool.features.astype(np.float64)
-    one_shape = np.zeros((1, 1))
-    return Residuals(
-        features,
-        pool.spaces.tolist(),
-        features[:, None, :],
-        one_shape,
-        numbers,
-        [0] * len(numbers),
-        errors,
-        _LEAST_SPREAD,
-    )
-
-
-def _predict(process: Residuals, numbers: Rows) -> tuple[Floats, Floats]:
-    return process.predict(numbers, np.zeros(len(numbers), dtype=np.int64))
+def fit(pool: SettingsPool, times_s: Mapping[int, float]) -> ProcessModel:
+    """The process that has learned from some times of a pool's settings."""
+    numbers = list(times_s)
+    model = ProcessModel(scale=pool.scale)
+    latencies_s = np.array(list(times_s.values()), dtype=np.float32)
+    model.fit(pool.features[numbers], latencies_s, np.zeros(len(numbers), dtype=np.int32))
+    return model

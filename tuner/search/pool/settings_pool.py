@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.arrays import Features, Floats, Ints, Ints32, Rows
-from tuner.candidate import Candidate, CandidateKind, knobs_of, of_knobs
+from tuner.candidate import Candidate, knobs_of, of_knobs
+from tuner.cost_models.process import ESTIMATE_COLUMN, scale_of
 from tuner.measure import Settings
 
 _GREED = 3.0
@@ -25,6 +26,7 @@ class SettingsPool:
         estimates_s: analytic latency of each setting.
         spaces: a number for each setting, the same for those of one template.
         features: vectors for a cost model.
+        scale: of the features.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,8 @@ class SettingsPool:
         self._values: Ints32 = np.zeros((0, 0), dtype=np.int32)
         self.estimates_s: Floats = np.zeros(0)
         self.spaces: Ints = np.zeros(0, dtype=np.int64)
-        self.features: Features = np.zeros((0, 0), dtype=np.float32)
+        self.features: Features = np.zeros((0, ESTIMATE_COLUMN + 1), dtype=np.float32)
+        self.scale = scale_of(self.features)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -51,16 +54,17 @@ class SettingsPool:
                     self._numbers[key] = len(self._numbers)
                     new.append(row)
             self.spaces = np.append(self.spaces, np.full(len(new), space))
-            self.estimates_s = np.append(self.estimates_s, part.estimates_s[new])
             self.features = _below(self.features, part.features[new])
             self._values = _below(self._values, part.values[new])
+        self.estimates_s = np.exp2(self.features[:, ESTIMATE_COLUMN].astype(np.float64))
+        self.scale = scale_of(self.features)
         return list(range(before, len(self)))
 
     def number(self, candidate: Candidate) -> int | None:
         """The number of a candidate; None where it was not listed."""
-        if candidate.kind is not CandidateKind.KNOBS or candidate.space not in self._names:
+        if candidate.space not in self._names or not (knobs := knobs_of(candidate)):
             return None
-        space, knobs = self._names.index(candidate.space), knobs_of(candidate) or {}
+        space = self._names.index(candidate.space)
         return self._numbers.get((space, tuple(knobs.get(name, -1) for name in self._knobs[space])))
 
     def candidate(self, number: int) -> Candidate:

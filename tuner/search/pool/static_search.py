@@ -2,12 +2,14 @@
 
 Which of the two it is, the first listing tells: a task without a template, and one with spaces or a
 cost model of the user's, has no settings to list, and its traces evolve (`tuner.search.evolution`).
+So do those of a task whose templates turn out not to work on these machines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tuner.arrays import Features, Floats32
 from tuner.candidate import Candidate, Draft
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
@@ -29,7 +31,7 @@ class StaticSearch:
     def __init__(self, task: Task, seed: int, rule: Rule, seeds: Seeds) -> None:
         self._task, self._seed, self._seeds = task, seed, seeds
         self._search: Search = PoolSearch(task, seed, rule, seeds)
-        self._known: list[Record] = []  # until it is known which search is to learn from them
+        self._known: list[Record] = []  # while another search may have to learn from them
         self._undecided, self._asked = True, False
 
     def drafts(self, n: int) -> list[Draft]:
@@ -55,9 +57,9 @@ class StaticSearch:
             return
         self._undecided = False
         if not any(answer.settings for answer in answers):
-            self._search = Evolution(self._task, self._seed, seeds=self._seeds)
-        self._search.observe(self._known)
-        self._known.clear()
+            self._search = self._evolution()
+        known, self._known = self._known, []
+        self.observe(known)
 
     def propose(self, n: int) -> list[Trial]:
         """See `Search`."""
@@ -65,15 +67,34 @@ class StaticSearch:
 
     def observe(self, records: Iterable[Record]) -> None:
         """See `Search`."""
+        found = list(records)
+        self._known += found
         if self._undecided:
-            self._known += records
-        else:
-            self._search.observe(records)
+            return
+        self._search.observe(found)
+        if isinstance(self._search, PoolSearch) and self._search.hopeless:
+            self._search = self._evolution()
+            self._search.observe(self._known)
+        if not isinstance(self._search, PoolSearch) or any(r.latency_s for r in found):
+            self._known.clear()
+
+    def _evolution(self) -> Evolution:
+        return Evolution(self._task, self._seed, seeds=self._seeds)
 
     def answer_for(self, candidate: Candidate) -> Evaluated | None:
         """See `tuner.search.base.KnowsCandidates`."""
         search = self._search
         return search.answer_for(candidate) if isinstance(search, PoolSearch) else None
+
+    @property
+    def times(self) -> int:
+        """See `tuner.search.base.KnowsCandidates`."""
+        return self._search.times if isinstance(self._search, PoolSearch) else 0
+
+    def examples(self) -> tuple[Features, Floats32]:
+        """See `tuner.search.base.KnowsCandidates`; of a task without a pool none are asked for."""
+        assert isinstance(self._search, PoolSearch)
+        return self._search.examples()
 
     @property
     def exhausted(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tuner.arrays import Features, Floats, Ints32
 from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.measure import Evaluated, Settings
 from tuner.record import Measurement, Record, Status, Trial
@@ -23,7 +24,12 @@ def settings(
     found = values or [(rows, lanes) for rows in range(SIDE) for lanes in range(SIDE)]
     table = np.array(found, dtype=np.int32)
     estimates_s = slower * 1e-3 * (1.0 + 0.02 * table[:, 0])
-    return Settings(space, KNOBS, table, estimates_s, table.astype(np.float32))
+    return Settings(space, KNOBS, table, _features(table, estimates_s))
+
+
+def _features(table: Ints32, estimates_s: Floats) -> Features:
+    first = [np.ones(len(table)), np.log2(estimates_s)]
+    return np.column_stack([*first, table]).astype(np.float32)
 
 
 def pool(*parts: Settings) -> SettingsPool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from itertools import pairwise
+
+import pytest
 
 from tests.tuner.search.pool.grid import (
     OTHER,
@@ -17,7 +21,7 @@ from tests.tuner.search.pool.grid import (
 from tuner.candidate import Candidate, CandidateKind, knobs_of, of_knobs
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.pool.pool_search import PoolSearch
-from tuner.search.pool.rules import Neighbours
+from tuner.search.pool.rules import Improvement, Neighbours
 from tuner.search.transfer import Seeds
 
 
@@ -150,5 +154,22 @@ def test_what_is_known_of_a_candidate_is_told() -> None:
     search = begin()
     answer = search.answer_for(candidate(5, 1))
     assert answer is not None
-    assert answer.estimate_s == 1e-3 * (1.0 + 0.02 * 5)
+    assert answer.estimate_s == pytest.approx(1e-3 * (1.0 + 0.02 * 5))
     assert search.answer_for(candidate(99, 1)) is None
+
+
+def test_what_the_process_expected_of_a_setting_is_told() -> None:
+    search = PoolSearch(TASK, 0, Improvement(), Seeds())
+    search.absorb([listing(d, settings()) for d in search.drafts(1)])
+    told = []
+    for _ in range(40):
+        (trial,) = search.propose(1)
+        answer = search.answer_for(trial.candidate)
+        assert answer is not None
+        if answer.model_version:
+            told.append(abs(-answer.score - math.log(true_s(trial.candidate))))
+        search.observe([record(trial.candidate)])
+    assert len(told) > 20
+    assert statistics.median(told) < 0.05
+    features, latencies_s = search.examples()
+    assert len(features) == len(latencies_s) == search.times == 40

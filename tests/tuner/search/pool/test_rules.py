@@ -22,7 +22,7 @@ def try_settings(made: SettingsPool, *values: tuple[int, int]) -> Trials:
 
 def choose(rule: Rule, made: SettingsPool, trials: Trials) -> dict[str, int]:
     untried = trials.untried(made)
-    number = rule.choose(made, trials, untried)
+    number = rule.choose(made, trials, untried).number
     assert number in untried
     return knobs_of(made.candidate(number)) or {}
 
@@ -38,20 +38,17 @@ def test_nothing_is_tried_twice(rule: Rule) -> None:
     trials.waiting.add(0)
     trials.failed.add(1)
     trials.times_s[2] = 1.0
-    assert rule.choose(made, trials, trials.untried(made)) == 3
+    assert rule.choose(made, trials, trials.untried(made)).number == 3
 
 
 def test_a_neighbour_is_near_the_fastest_and_the_best_estimated_of_these() -> None:
     made = pool(settings([(8, 8), (7, 8), (9, 8), (2, 2)], space=OTHER), settings([(1, 1)]))
     trials = Trials({0: 1e-3})
-    assert knobs_of(made.candidate(Neighbours().choose(made, trials, trials.untried(made)))) == {
-        "rows": 2,
-        "lanes": 2,
-    }, "two knobs away"
+    assert choose(Neighbours(), made, trials) == {"rows": 2, "lanes": 2}, "two knobs away"
     trials.waiting.add(3)
-    assert Neighbours().choose(made, trials, trials.untried(made)) == 1
+    assert choose(Neighbours(), made, trials) == {"rows": 7, "lanes": 8}
     trials.waiting.update((1, 2))
-    assert Neighbours().choose(made, trials, trials.untried(made)) == 4, "nothing near is left"
+    assert choose(Neighbours(), made, trials) == {"rows": 1, "lanes": 1}, "nothing near is left"
 
 
 def test_the_fastest_is_found_after_a_fraction_of_the_pool() -> None:
@@ -60,7 +57,7 @@ def test_the_fastest_is_found_after_a_fraction_of_the_pool() -> None:
     made = pool()
     trials = try_settings(made, (0, 0), (3, 9), (9, 3), (11, 11))
     for _ in range(30):
-        number = rule.choose(made, trials, trials.untried(made))
+        number = rule.choose(made, trials, trials.untried(made)).number
         trials.times_s[number] = true_s(made.candidate(number))
     assert min(trials.times_s.values()) <= 1.1e-3
 
@@ -69,10 +66,10 @@ def test_the_process_predicts_times_it_has_not_seen() -> None:
     made = pool()
     numbers = np.random.default_rng(0).permutation(len(made))
     seen, unseen = numbers[:40].tolist(), numbers[40:]
-    _, process = fit(made, {n: true_s(made.candidate(n)) for n in seen})
-    means, spreads = process.predict(unseen, np.zeros(len(unseen), dtype=np.int64))
-    actual = np.log([true_s(made.candidate(n)) for n in unseen.tolist()])
-    off = actual - np.log(made.estimates_s[unseen]) - means
+    model = fit(made, {n: true_s(made.candidate(n)) for n in seen})
+    means = model.means(made.features[unseen])
+    spreads = model.spreads(made.features[unseen], made.features[[]])
+    off = np.log([true_s(made.candidate(n)) for n in unseen.tolist()]) - means
     assert np.abs(off).mean() < 0.03
     assert (np.abs(off) < 3 * spreads).mean() > 0.95
 

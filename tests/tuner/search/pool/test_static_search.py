@@ -68,3 +68,26 @@ def test_records_that_came_before_the_answer_are_learned_from() -> None:
     found = {trial.candidate.key for trial in search.propose(1000)}
     assert candidate(1, 1).key not in found
     assert len(found) == 143
+
+
+def fail(search: StaticSearch, count: int) -> None:
+    search.observe(record(t.candidate, None) for t in search.propose(count))
+
+
+def test_where_no_setting_of_a_template_works_traces_evolve() -> None:
+    search = make_search()
+    search.absorb([listing(d, settings()) for d in search.drafts(1)])
+    fail(search, 30)
+    drafts = search.drafts(10)
+    assert len(drafts) == 10
+    assert not any(draft.listing for draft in drafts)
+    assert search.times == 0
+
+
+def test_a_template_of_which_a_setting_works_is_kept() -> None:
+    search = make_search()
+    search.absorb([listing(d, settings()) for d in search.drafts(1)])
+    search.observe([record(t.candidate) for t in search.propose(1)])
+    fail(search, 30)
+    assert all(t.candidate.space == settings().space for t in search.propose(200))
+    assert search.times == 1

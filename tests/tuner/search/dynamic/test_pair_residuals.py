@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.search.gaussian_process import Residuals
+from tuner.search.dynamic.pair_residuals import Residuals
 
 Floats = npt.NDArray[np.float64]
 
