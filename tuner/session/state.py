@@ -74,6 +74,7 @@ class SessionState:
         self._estimates = EstimateQuality(tasks)
         self._processes = EstimateQuality()
         self._checkpoints = Checkpoints()
+        self._know_candidates = [s for s in searches.values() if isinstance(s, KnowsCandidates)]
         self._sizes = store.sizes()
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -227,11 +228,11 @@ class SessionState:
 
     def process(self) -> FittedModel | None:
         """The process of templates' settings, when it is time to keep it."""
-        mine = [s for s in self.searches.values() if isinstance(s, KnowsCandidates) and s.times]
-        times = sum(search.times for search in mine)
-        rows = (search.examples for search in mine)
+        times = sum(search.times for search in self._know_candidates)
         return self._checkpoints.take(
-            times, lambda: (examples() for examples in rows), self.process_accuracy
+            times,
+            lambda: (search.examples() for search in self._know_candidates if search.times),
+            self.process_accuracy,
         )
 
     @property

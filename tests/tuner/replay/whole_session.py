@@ -134,7 +134,7 @@ def recorded(seed: int, trials: int) -> MemoryStore:
     return searched(
         {task: default.candidate for task, default in defaults.items()},
         ReplayMeasurer(measured, slots=_SLOTS, clock=clock),
-        ReplaySpacePool(spaces, load=partial(load_model, True), guided=lambda s: "kernel:" in s),
+        ReplaySpacePool(spaces, load=partial(load_model, True)),
         search_maker("evolutionary", known.seeds),
         clock,
         base=known.base(_TASKS[0]),

@@ -151,7 +151,8 @@ class PoolSearch:
         latency_s = min(measured.samples_s, default=None) if given else record.latency_s
         if latency_s is not None and number not in self._trials.times_s:
             self._trials.times_s[number] = latency_s
-        elif latency_s is None:
+            self._trials.failed.discard(number)
+        elif latency_s is None and number not in self._trials.times_s:
             self._trials.failed.add(number)
 
     def answer_for(self, candidate: Candidate) -> Evaluated | None:
@@ -187,4 +188,4 @@ class PoolSearch:
         """Whether every listed setting was proposed and no more are to be listed."""
         if self._out or self._to_list or self._first:
             return False
-        return not len(self._trials.untried(self._pool))
+        return len(self._trials) == len(self._pool)

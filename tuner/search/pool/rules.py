@@ -32,7 +32,7 @@ _WEIGHED = 512
 
 @dataclass(slots=True)
 class Trials:
-    """What was tried of a pool.
+    """What was tried of a pool: each setting is one of these.
 
     Attributes:
         times_s: latency of each setting that has one; a bound where it was cut off.
@@ -49,6 +49,9 @@ class Trials:
         free = np.ones(len(pool), dtype=np.bool_)
         free[list(self.known)] = False
         return np.flatnonzero(free)
+
+    def __len__(self) -> int:
+        return len(self.times_s) + len(self.waiting) + len(self.failed)
 
     @property
     def known(self) -> set[int]:
@@ -98,7 +101,7 @@ class Improvement:
 
     def choose(self, pool: SettingsPool, trials: Trials, untried: Rows) -> Choice:
         """See `Rule`."""
-        turn = len(trials.known)
+        turn = len(trials)
         if not trials.times_s:
             return Choice(pool.best_estimated(untried))
         if turn % _DRAWN_EVERY == _DRAWN_EVERY - 1:
