@@ -497,8 +497,13 @@ def quantity(text: str) -> float:
         ),
         ("reference", "Every task gets ~ trials", "tuner.session.allocation", "_FIRST_TRIALS"),
         ("reference", "At most ~ of a task's shapes", "tuner.dynamic.shapes", "MEASURED_SHAPES"),
-        ("reference", "within ~ times of the slowest", "tuner.session.finalists", "_CONTENDER"),
-        ("reference", "within ~ to 1.2 times", "tuner.session.finalists", "LEAST_NOISE"),
+        (
+            "reference",
+            "within ~ times of the slowest",
+            "tuner.session.ending.finalists",
+            "_CONTENDER",
+        ),
+        ("reference", "within ~ to 1.2 times", "tuner.session.ending.finalists", "LEAST_NOISE"),
         (
             "reference",
             "shapes, where they take less than ~ ~, the kernel",

@@ -65,7 +65,7 @@ class Effort:
         shape_timing: of a finalist that is timed again on each of several shapes.
         shape_rounds: rounds of re-timing for a task with several shapes, interleaved.
         finalists: most candidates of a task that are timed again, the default not counted; see
-            `tuner.session.halving`.
+            `tuner.session.ending.halving`.
         finalist_share: at most this part of the time budget goes to finalists.
         gain_floor: a task whose remaining time is below this share of the model is left alone
             after its first few trials.

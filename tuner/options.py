@@ -17,6 +17,8 @@ from tuner.task import Shapes, SpaceSource
 
 MAX_KERNELS = 4
 """The default for the number of kernels that serve all shapes of one program."""
+UNTIL = 0.03
+"""The default for the gain of another doubling of the trials below which a run ends."""
 DEVICE_WAIT_S = 600.0
 """The default for the time to wait for a machine that has room for a worker."""
 _SHOWN = 60
@@ -108,6 +110,8 @@ class TuneOptions:
             run before left, `cold` other data; None is `warm`, or what a run began with.
         trials: total of the run; None is the effort's `trials_per_task` for each task.
         time_budget_s: wall time from when a trial can be measured; see `limit_s` for None.
+        until: the run ends once twice as many trials are predicted to save less than this share of
+            the model's time; 0 uses the whole budget.
         only: glob on task names; None is all of them.
         run: the run folder, or the URL of a run that several machines see (see
             `tuner.runs.remote`); None is a new folder under `runs/`.
@@ -140,6 +144,7 @@ class TuneOptions:
     trials: int | None = None
     time_budget_s: float | None = None
     effort: Effort = EFFORTS["normal"]
+    until: float = UNTIL
     only: str | None = None
     run: RunLocation | Path | str | None = None
     seed: int = 0
@@ -171,6 +176,7 @@ class TuneOptions:
             object.__setattr__(self, "target", checks.l2(self.target, self.l2))
         _check("trials", self.trials, _positive, optional=True)
         _check("time_budget_s", self.time_budget_s, _duration, optional=True)
+        _check("until", self.until, checks.share)
         _check("effort", self.effort, _check_effort)
         _check("only", self.only, checks.nonempty, optional=True)
         _check("run", self.run, RunLocation.of, optional=True)

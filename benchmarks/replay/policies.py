@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from tuner.search.transfer import Entry, Known, Seeds, signature
 from tuner.session.allocator import Allocator
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
+from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
@@ -182,12 +183,16 @@ def search(
     noise: Noise = keep_true,
     weights: Sequence[float] = (),
     allocator: Allocator | None = None,
+    until: float = 0.0,
+    on_end: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> MemoryStore:
     """The records of one session of a policy on recorded tasks.
 
     Args:
         weights: of the tasks in the network that they make up; all 1 where it is empty.
         allocator: in the place of the session's own.
+        until: see `tuner.session.limits.Limits`.
+        on_end: is called with the last snapshot.
     """
     clock, store = VirtualClock(), MemoryStore()
     weighted = weights or [1.0] * len(recordings)
@@ -208,7 +213,7 @@ def search(
             ),
         ),
         store=store,
-        limits=Limits(trials, _FOREVER_S, _FOREVER_S / 2),
+        limits=Limits(trials, _FOREVER_S, _FOREVER_S / 2, until),
         effort=EFFORTS["normal"],
         make_search=search_maker(policy.strategy, warm_start.seeds if policy.seeds else no_seeds),
         seed=seed,
@@ -217,6 +222,7 @@ def search(
         wall=clock,
     )
     session.run()
+    on_end(session.snapshot())
     return store
 
 

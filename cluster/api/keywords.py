@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cluster.console.parse import dimension, duration_s
+from cluster.console.parse import dimension, duration_s, share
 from tuner.checks import MOST_VALUES, one_of, short
 from tuner.dynamic.shapes import weights_of
 from tuner.effort import EFFORTS
@@ -66,6 +66,8 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
     effort = fields.get("effort")
     if isinstance(effort, str):
         fields["effort"] = EFFORTS[one_of("effort", effort, EFFORTS)]
+    if isinstance(fields.get("until"), str):
+        fields["until"] = share(fields["until"])
     if "target" in fields:
         fields["target"] = _target(fields["target"])
     if "seeds_from" in fields:

@@ -35,7 +35,7 @@ from cluster.console.output import nothing_on_stdout, print_json
 from cluster.driver.kept_model import check_kept, kept_model
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
-from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, TuneOptions
+from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, UNTIL, TuneOptions
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 
@@ -75,6 +75,15 @@ def _efforts() -> str:
     type=Parsed("duration", parse.duration_s),
     help="Wall time from when a trial can be measured. Default: the effort's, or what many --trials"
     " take.",
+)
+@click.option(
+    "--until",
+    metavar="3%",
+    type=Parsed("share", parse.share),
+    default=f"{UNTIL:.0%}",
+    show_default=True,
+    help="End once twice as many trials are predicted to save less than this; 0 uses the whole"
+    " budget.",
 )
 @click.option(
     "--effort",
@@ -317,6 +326,7 @@ def _report(result: TuneResult, onward: Onward) -> dict[str, Any]:
         "trials_per_s": snapshot.trials_per_s,
         "gain": snapshot.gain,
         "modelled": snapshot.modelled,
+        "next_gain": snapshot.next_gain,
         "statuses": snapshot.statuses,
         "tasks": [
             {

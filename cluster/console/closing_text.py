@@ -14,6 +14,7 @@ _ENDED = {
     "time": "The time budget is spent",
     "signal": "Stopped by a signal",
     "done": "Nothing is left to try",
+    "enough": "More trials would gain little",
 }
 _NAMED = 3
 _SMALL = 0.001
@@ -27,7 +28,7 @@ def closing_lines(
     mlflow_command: str,
     page: str = "",
 ) -> list[str]:
-    """The lines, three to ten.
+    """The lines, three to eleven.
 
     Args:
         snapshot: the last of the run.
@@ -42,6 +43,8 @@ def closing_lines(
     ]
     lines += [f"  won   {won(said, snapshot)}"]
     lines += [f"  {'left' if n == 0 else '':6}{text}" for n, text in enumerate(left(said))]
+    if snapshot.next_gain is not None:
+        lines.append(f"  more  twice as many trials might save another {snapshot.next_gain:.1%}")
     if page:
         lines.append(f"  page  {page}")
     width = max((len(step.command) for step in steps), default=0)

@@ -42,6 +42,14 @@ def duration_s(text: str) -> float:
     return checks.seconds(seconds, text)
 
 
+def share(text: str) -> float:
+    """A share such as `3%`, `0.03` or `0`: from 0 to 1."""
+    number, percent, _ = text.strip().partition("%")
+    if not _DECIMAL.fullmatch(number) or text.strip() != number + percent:
+        raise UsageError(f"{text!r} is no share: write for example 3%, 0.03 or 0")
+    return checks.share(float(number) / (100 if percent else 1))
+
+
 def positive_int(text: str) -> int:
     """A whole number from 1 to 2147483647."""
     return _integer(text, at_least=1)

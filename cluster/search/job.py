@@ -104,6 +104,7 @@ class SearchJob:
             "target": options.target,
             "trials": self.trials,
             "time_budget_s": options.limit_s,
+            "until": options.until,
             "tasks": len(self.tasks),
             "seed": options.seed,
             "strategy": str(options.strategy),

@@ -127,7 +127,9 @@ def new_session(
         libraries=job.libraries,
         machines=machines,
         store=store,
-        limits=Limits(job.trials, job.deadline_s(time.monotonic()), options.finalists_s),
+        limits=Limits(
+            job.trials, job.deadline_s(time.monotonic()), options.finalists_s, options.until
+        ),
         on_begin=on_begin,
         effort=options.effort,
         make_search=search_maker(

@@ -27,6 +27,12 @@ def options(
     )
 
 
+@pytest.mark.parametrize("until", [-0.1, 1.5, "3%", None])
+def test_until_is_a_share(until: object) -> None:
+    with pytest.raises(UsageError, match="until="):
+        TuneOptions(MODEL, until=until)  # type: ignore[arg-type]
+
+
 def test_without_a_word_the_effort_says_how_long() -> None:
     assert options().limit_s == NORMAL.time_budget_s
     assert options(effort="quick").limit_s == QUICK.time_budget_s

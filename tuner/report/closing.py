@@ -296,7 +296,7 @@ def next_steps(
         wanted.append(("tune", go_on, "go on where it was stopped"))
     elif early:
         wanted.append(("tune", go_on, "go on with more budget: it was spent before any trial"))
-    elif said.falling and ended != "done":
+    elif said.falling and ended not in ("done", "enough"):
         wanted.append(("tune", go_on, "go on: there is more to win"))
     if said.won:
         wanted += [

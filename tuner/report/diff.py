@@ -12,7 +12,7 @@ from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind, knobs_of, shown_space
 from tuner.report.winners import Timings, choose_best
-from tuner.session.finalists import LEAST_NOISE, noise_factor
+from tuner.session.ending.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 

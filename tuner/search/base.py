@@ -71,6 +71,9 @@ class KnowsCandidates(Protocol):
     def examples(self) -> tuple[Features, Floats32]:
         """Their features and latencies, seconds."""
 
+    def expect_s(self, candidates: Sequence[Candidate]) -> Sequence[float] | None:
+        """The latencies that its model expects of candidates with a time; None without a model."""
+
 
 @runtime_checkable
 class ChoosesKernels(Protocol):

@@ -12,7 +12,7 @@ from tuner.session.given_trials import BEFORE_DEFAULT, given_trial
 from tuner.session.state import SessionState
 from tuner.task import Task
 
-_FIRST_TRIALS = 8
+_FIRST_TRIALS = 4
 
 
 class Allocation:

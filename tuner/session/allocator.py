@@ -1,17 +1,15 @@
 """The choice of the task that gets the next trials: a pure function of progress.
 
-The rule is Ansor's (OSDI'20, section 6.2): spend where the model's total time is expected to
-fall most for one more trial. The gradient of task i mixes what its last trials brought with what
-it could still bring,
+A task gets the next trial where the model's time is expected to fall most by it. A search's gains
+fade: each doubling of its trials brings a part of what the one before brought
+(`tuner.session.ending.doubling`). So a trial of a task is worth about its share of the model's time
+over the square of the trials that it had. Ansor's rule (OSDI'20, section 6.2) adds what the last
+trials brought, which is mostly noise, and how far the best operation rate of other tasks is off.
 
-    w_i * (alpha * (g_i(t - window) - g_i(t)) / window
-           + (1 - alpha) * min(g_i / t, beta * (g_i - floor_i)))
-
-where g_i is its best latency and floor_i its operations at the best rate any task of the run has
-reached. Two rules are ours. Every task gets its first trials before any gets more, the largest
-share of the model first, so none is starved, not even a task that never gave a valid time. A task
-whose whole share is below a floor of gain comes after the others' first trials, gets half as
-many, and is then left alone until nothing else is left. Its share grows as the others shrink.
+Two rules are beside it. Every task gets its first trials before any gets more, the largest share of
+the model first, so none is starved, not even a task that never gave a valid time. A task whose
+whole share is below a floor of gain comes after the others' first trials, gets half as many, and
+is then left alone until nothing else is left. Its share grows as the others shrink.
 """
 
 from __future__ import annotations
@@ -22,10 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.session.progress import TaskProgress
-
-ALPHA = 0.3
-BETA = 2.0
-WINDOW = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,22 +156,13 @@ class _Rule:
             return (1 if v.trials < self._first_trials // 2 else 3, v.trials, -share)
         if v.trials < self._first_trials:
             return (0, v.trials, -share)
-        return (2, -_gradient(v, self._best_rate, total_s), 0.0)
+        trials = max(1, v.trials)
+        # A task without any time may gain the whole of the model's, or be hopeless.
+        gain = share if v.best_s is not None else 1.0 / trials
+        return (2, -gain / trials**2, 0.0)
 
     def _expected_s(self, v: TaskView) -> float:
         """The best latency; before there is one, the time of the operations at the best rate."""
         if v.best_s is not None:
             return v.best_s
         return v.flops / (self._best_rate or 1.0)
-
-
-def _gradient(v: TaskView, best_rate: float, total_s: float) -> float:
-    """Seconds of the model's time that one more trial is expected to save."""
-    if v.best_s is None:
-        # No valid time so far: the whole model's time, shrinking with the trials it had.
-        return total_s / max(1, v.trials) ** 2
-    floor_s = v.flops / best_rate if best_rate else 0.0
-    past = v.history[-WINDOW] if len(v.history) >= WINDOW else None
-    backward = (past - v.best_s) / WINDOW if past is not None else v.best_s / max(1, v.trials)
-    forward = min(v.best_s / max(1, v.trials), BETA * max(0.0, v.best_s - floor_s))
-    return v.weight * (ALPHA * backward + (1 - ALPHA) * forward)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Ended = Literal["trials", "time", "signal", "done"]
+Ended = Literal["trials", "time", "signal", "done", "enough"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,14 @@ class Limits:
         trials: most trials of the run, earlier sessions included.
         deadline_s: end of the session on its clock, finalists included.
         finalists_s: the most of that time for re-timing finalists.
+        until: the session ends once the next doubling of the run's trials is predicted to save less
+            than this share of the model's time; 0 uses the whole budget.
     """
 
     trials: int
     deadline_s: float
     finalists_s: float
+    until: float = 0.0
 
 
 class SessionTime:

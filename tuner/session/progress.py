@@ -154,6 +154,8 @@ class Snapshot:
         utilisation: seconds of this session's workers, by kind of worker and category.
         trials_left: trials still to be measured, re-timings included, as an estimate.
         modelled: whether times are a model's, of the emulated device.
+        next_gain: the share of the model's time that the next doubling of the trials is predicted
+            to save; None where it cannot be told.
     """
 
     phase: Phase
@@ -171,6 +173,7 @@ class Snapshot:
     utilisation: SlotSeconds = field(default_factory=dict)
     trials_left: int = 0
     modelled: bool = False
+    next_gain: float | None = None
 
 
 def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:

@@ -24,9 +24,9 @@ from tuner.record import Record, Status, Trial, TrialKey
 from tuner.search.base import SearchMaker
 from tuner.session.allocation import Allocation
 from tuner.session.allocator import Allocator, AskedTurns, Turns
-from tuner.session.finalists import Contention, Finalists, most_retimings, schedule
+from tuner.session.ending.finalists import Contention, Finalists, most_retimings, schedule
+from tuner.session.ending.halving import rounds_of, stages
 from tuner.session.given_trials import note_libraries
-from tuner.session.halving import rounds_of, stages
 from tuner.session.limits import Ended, Limits, SessionTime
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
@@ -176,6 +176,8 @@ class Session:
             return "signal"
         if self._time.is_up(self._limits.finalists_s):
             return "time"
+        if self._known.gains_less_than(self._limits.until):
+            return "enough"
         if self._in_flight:
             return None
         if self._known.spent >= self._limits.trials:
@@ -245,16 +247,14 @@ class Session:
             if record.measurement.status is Status.UNCHECKED:
                 self._known.leave_out(record)
             elif self._is_doubtful(record) and self._remeasured.begin(record):
-                self._measure_again(record.trial)
+                cutoff_s = None if record.trial.rung else self._cutoff_s(record.trial)
+                self._submit(record.trial, cutoff_s=cutoff_s)
             else:
                 settled.append(self._remeasured.settle(record))
         return self._known.keep(settled)
 
     def _is_doubtful(self, record: Record) -> bool:
         return self._phase.measures and self._known.doubts(record)
-
-    def _measure_again(self, trial: Trial) -> None:
-        self._submit(trial, cutoff_s=None if trial.rung else self._cutoff_s(trial))
 
     def _take_model(self) -> None:
         learner = self._machines.learner
@@ -395,4 +395,5 @@ class Session:
             utilisation=self._utilisation.seconds(),
             trials_left=self._trials_left(),
             modelled=self._known.modelled,
+            next_gain=self._known.next_gain,
         )

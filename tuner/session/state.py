@@ -20,6 +20,7 @@ from tuner.measure import Evaluated
 from tuner.record import Predicted, Record, Status, Trial, TrialKey
 from tuner.search.base import ChoosesKernels, Doubts, KnowsCandidates, Search, by_task
 from tuner.search.dynamic.specialization import specializations
+from tuner.session.ending.doubling import Doublings, Place
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
 from tuner.session.progress import TaskProgress, fold
@@ -30,6 +31,8 @@ from tuner.user_code.faults import LayerFailed
 _log = logging.getLogger(__name__)
 
 _ANSWERS_KEPT = 20_000
+_JUDGED_AFTER = 1.05
+"""Growth of the number of trials after which the next doubling is predicted anew."""
 
 
 class SessionState:
@@ -46,6 +49,7 @@ class SessionState:
         new_records: number of records that this session added.
         spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: latency of the kernel set chosen for each task with many shapes, by its key.
+        next_gain: see `tuner.session.progress.Snapshot`.
         left_out: why nothing is measured of a task any more, by its key.
         answered: keys of the tasks that have candidates, or were refused some.
     """
@@ -74,6 +78,9 @@ class SessionState:
         self._estimates = EstimateQuality(tasks)
         self._processes = EstimateQuality()
         self._checkpoints = Checkpoints()
+        self._doublings = Doublings(_weights(tasks))
+        self._judged_at = 0
+        self.next_gain: float | None = None
         self._know_candidates = [s for s in searches.values() if isinstance(s, KnowsCandidates)]
         self._sizes = store.sizes()
         self._refusals: Counter[str] = Counter()
@@ -235,6 +242,18 @@ class SessionState:
             self.process_accuracy,
         )
 
+    def gains_less_than(self, share: float) -> bool:
+        """Whether the next doubling of the trials is predicted to save less than a share of the
+        model's time. Predicted anew once there are some more trials."""
+        if self.spent >= _JUDGED_AFTER * self._judged_at and self.spent > self._judged_at:
+            self._judged_at = self.spent
+            self.next_gain = self._doublings.next_gain(self.spent, self._expect_s)
+        return self.next_gain is not None and self.next_gain < share
+
+    def _expect_s(self, task_key: str, candidates: Sequence[Candidate]) -> Sequence[float] | None:
+        search = self.searches[task_key]
+        return search.expect_s(candidates) if isinstance(search, KnowsCandidates) else None
+
     @property
     def complaint(self) -> str:
         """A line for people: a task was left out, or no trial gave a time, or no draft was valid so
@@ -299,6 +318,7 @@ class SessionState:
         self.spent -= progress.spent
         progress.observe(record)
         self.spent += progress.spent
+        self._doublings.observe(record, self.spent)
         if record.trial.candidate.kind is not CandidateKind.LIBRARY:  # it is no point of a space
             self.searches[record.trial.task_key].observe([record])
         if features is not None and not record.trial.instance:
@@ -309,3 +329,13 @@ class SessionState:
         if answer.error not in self._refusals:
             _log.info("task %s: draft refused: %s", answer.draft.task_key, answer.error)
         self._refusals[answer.error] += 1
+
+
+def _weights(tasks: Sequence[Task]) -> dict[Place, float]:
+    """How often a model runs each task on each shape that is measured, by their shares."""
+    found: dict[Place, float] = {}
+    for task in tasks:
+        shapes = measured_shapes(task.shapes) if task.shapes else (((), 1.0),)
+        total = sum(weight for _, weight in shapes)
+        found.update({(task.key, i): task.weight * weight / total for i, weight in shapes})
+    return found

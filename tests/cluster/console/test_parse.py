@@ -111,6 +111,7 @@ def test_addresses() -> None:
 def test_numbers() -> None:
     assert parse.positive_int("128") == 128
     assert parse.seed("0") == 0
+    assert [parse.share(text) for text in ("3%", "0.05", "0", "100%")] == [0.03, 0.05, 0.0, 1.0]
 
 
 BAD: list[tuple[Callable[[str], Any], list[str]]] = [
@@ -120,6 +121,7 @@ BAD: list[tuple[Callable[[str], Any], list[str]]] = [
     ),
     (parse.positive_int, ["0", "-1", "", "1.5", "ten", "1_000", "9" * 10, "9" * 400, "٣", "+1"]),
     (parse.seed, ["-1", "x", ""]),
+    (parse.share, ["", "%", "3 percent", "3%%", "%3", "101%", "1.1", "-1", "nan", "x"]),
     (
         parse.shape,
         ["", "x", "x=", "=1", "x=1,", "x=1,,2", "x=0", "x=-1", "x=1,a", "x=1.5", "x=9999999999"],

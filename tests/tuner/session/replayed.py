@@ -107,6 +107,7 @@ def make_session(
     fault: str = "",
     libraries: RecordedSpace = MappingProxyType({}),
     luck: Mapping[str, float] = MappingProxyType({}),
+    until: float = 0.0,
 ) -> Session:
     clock = clock or VirtualClock()
     measured = {key: [*rows, *libraries.get(key, ())] for key, rows in spaces.items()}
@@ -127,7 +128,7 @@ def make_session(
             waits=waits,
         ),
         store=store,
-        limits=Limits(trials, time_s, 0.1 * time_s),
+        limits=Limits(trials, time_s, 0.1 * time_s, until),
         effort=EFFORT,
         make_search=make_search or search_maker(strategy),
         seed=7,

@@ -46,15 +46,14 @@ def test_the_heavier_of_equal_tasks_comes_first() -> None:
     assert order(task("light"), task("heavy", weight=3.0)) == ["heavy", "light"]
 
 
-def test_a_task_that_still_improves_comes_before_one_that_stalls() -> None:
-    improving = [2.0] * 38 + [1.5] * 6 + [1.0] * 6
-    assert order(task("stalled"), task("improving", history=improving))[0] == "improving"
-
-
-def test_a_task_near_the_best_known_rate_has_less_to_gain() -> None:
-    fast = task("at the roof", flops=1e9, best_s=1.0)
-    slow = task("far below", flops=1e8, best_s=1.0)
-    assert order(fast, slow) == ["far below", "at the roof"]
+def test_a_task_has_less_to_gain_the_more_trials_it_had() -> None:
+    """A quarter as much with twice as many."""
+    assert order(task("much tried", weight=3.9, trials=100), task("little tried"))[0] == (
+        "little tried"
+    )
+    assert order(task("much tried", weight=4.1, trials=100), task("little tried"))[0] == (
+        "much tried"
+    )
 
 
 def test_a_task_below_the_floor_of_gain_waits_for_all_others() -> None:

@@ -415,6 +415,34 @@ def test_evolution_finds_better_than_random_replay_for_the_same_trials() -> None
     assert sum(evolved) < 0.95 * sum(drawn)
 
 
+def test_a_run_ends_where_twice_as_many_trials_would_bring_little() -> None:
+    store = MemoryStore()
+    session = make_session(recorded_space("ab", 3000), store, trials=5000, until=0.05)
+    assert session.run() == "enough"
+    snapshot = session.snapshot()
+    assert snapshot.next_gain is not None
+    assert snapshot.next_gain < 0.05
+    assert 128 <= snapshot.trials < 2000
+    assert store.best("a", 1)[0].trial.candidate.key in {
+        r.trial.candidate.key for r in store.scan(min_rung=1)
+    }, "finalists are timed again all the same"
+
+
+def test_a_budget_is_a_most_and_a_run_that_asks_for_all_of_it_has_it() -> None:
+    session = make_session(recorded_space("ab", 3000), MemoryStore(), trials=400, until=0.0)
+    assert session.run() == "trials"
+    assert session.snapshot().next_gain is not None
+
+
+def test_trials_of_earlier_sessions_count_where_a_run_goes_on() -> None:
+    store = MemoryStore()
+    make_session(recorded_space("ab", 3000), store, trials=200).run()
+    tried = len(searched(store))
+    again = make_session(recorded_space("ab", 3000), store, trials=5000, until=0.3)
+    assert again.run() == "enough"
+    assert len(searched(store)) == tried
+
+
 def test_a_snapshot_sums_up_the_run() -> None:
     store = MemoryStore()
     session = make_session(recorded_space("ab", 100), store, trials=60)

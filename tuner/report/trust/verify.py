@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from tuner.report.trust.claims import Claim
-from tuner.session.finalists import noise_factor
+from tuner.session.ending.finalists import noise_factor
 
 _MOST = 1.5
 """The largest factor that is put down to noise of the run, which is what its records say, and to a

@@ -10,7 +10,7 @@ them.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tuner.candidate import Candidate, Draft, knobs_of
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
 from tuner.search.base import stream
-from tuner.search.pool.rules import INCUMBENTS, Choice, Rule, Trials
+from tuner.search.pool.rules import INCUMBENTS, Choice, Rule, Trials, fit
 from tuner.search.pool.settings_pool import SettingsPool
 from tuner.search.transfer import Seeds
 from tuner.task import Task
@@ -177,6 +177,15 @@ class PoolSearch:
         """See `tuner.search.base.KnowsCandidates`."""
         times_s = self._trials.times_s
         return self._pool.features[list(times_s)], np.array([*times_s.values()], dtype=np.float32)
+
+    def expect_s(self, candidates: Sequence[Candidate]) -> Sequence[float] | None:
+        """See `tuner.search.base.KnowsCandidates`."""
+        numbers = [n for c in candidates if (n := self._pool.number(c)) is not None]
+        if len(numbers) < len(candidates):  # one was not listed, as a default schedule is not
+            return None
+        model = fit(self._pool, self._trials.times_s)
+        expected: list[float] = np.exp(model.means(self._pool.features[numbers])).tolist()
+        return expected
 
     @property
     def hopeless(self) -> bool:

@@ -96,6 +96,11 @@ class StaticSearch:
         assert isinstance(self._search, PoolSearch)
         return self._search.examples()
 
+    def expect_s(self, candidates: Sequence[Candidate]) -> Sequence[float] | None:
+        """See `tuner.search.base.KnowsCandidates`."""
+        search = self._search
+        return search.expect_s(candidates) if isinstance(search, PoolSearch) else None
+
     @property
     def exhausted(self) -> bool:
         """See `Search`."""

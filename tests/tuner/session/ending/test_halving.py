@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.session.halving import retimings, stages
+from tuner.session.ending.halving import retimings, stages
 
 
 @pytest.mark.parametrize(

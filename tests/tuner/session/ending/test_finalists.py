@@ -7,7 +7,7 @@ from dataclasses import replace
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.ending.finalists import Contention, finalists, most_retimings, schedule
 from tuner.session.progress import TaskProgress
 from tuner.task import Task
 

@@ -1,6 +1,6 @@
 """The candidates that are timed again at the end, and their order.
 
-How many are timed how often is in `tuner.session.halving`.
+How many are timed how often is in `tuner.session.ending.halving`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tuner.effort import Effort
 from tuner.generations import rung_of
 from tuner.record import Record, Trial
 from tuner.search.base import ChoosesFinalists, Search
-from tuner.session.halving import retimings
+from tuner.session.ending.halving import retimings
 from tuner.session.progress import TaskProgress
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
