@@ -16,12 +16,14 @@ from tuner.cost_models.base import CostModel
 from tuner.cost_models.dataset import Examples
 from tuner.cost_models.learner import InlineLearner
 from tuner.cost_models.named import XGB_MODEL
+from tuner.cost_models.process import ProcessModel, dump_rows, load_process
 from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
 from tuner.record import Measurement, Status
 from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded
+from tuner.replay.recorded_settings import setting_features
 from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report.winners import choose_best
@@ -56,13 +58,15 @@ class Policy:
 
     Attributes:
         learns: whether the cost model is one that can.
-        base: whether it begins with a base model; `seeds` likewise.
+        base: whether it begins with a base model of traces; `prior` with one of settings, and
+            `seeds` with seeds.
     """
 
     strategy: str | SearchMaker = "evolutionary"
     learns: bool = True
     base: bool = False
     seeds: bool = False
+    prior: bool = False
 
 
 POLICIES = {
@@ -71,6 +75,7 @@ POLICIES = {
     "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds())),
     "evolution": Policy(lambda task, seed: Evolution(task, seed)),
     "evolution-blind": Policy(lambda task, seed: Evolution(task, seed), learns=False),
+    "process+base": Policy(prior=True),
     "process+seeds": Policy(seeds=True),
     "evolution+base": Policy(lambda task, seed: Evolution(task, seed), base=True),
 }
@@ -112,6 +117,17 @@ class WarmStart:
             others = [r for n, r in sorted(self.recordings.items()) if n != name]
             self.models[name] = pretrained.train(_together(others))
         return self.models[name]
+
+    def prior(self, name: str) -> ProcessModel:
+        """The process of the other tasks' settings."""
+        others = [r.recorded() for n, r in sorted(self.recordings.items()) if n != name]
+        known = [[row for row in rows if row.measurement.latency_s] for rows in others]
+        features = [setting_features(rows) for rows in known]
+        groups = [np.full(len(rows), n, dtype=np.int32) for n, rows in enumerate(known)]
+        times_s = [row.measurement.latency_s for rows in known for row in rows]
+        latencies_s = np.array(times_s, dtype=np.float32)
+        data = dump_rows(np.concatenate(features), latencies_s, np.concatenate(groups))
+        return load_process(data)
 
     def seeds(self, task: Task) -> Seeds:
         """The best candidates of similar recorded tasks."""
@@ -215,7 +231,11 @@ def search(
         store=store,
         limits=Limits(trials, _FOREVER_S, _FOREVER_S / 2, until),
         effort=EFFORTS["normal"],
-        make_search=search_maker(policy.strategy, warm_start.seeds if policy.seeds else no_seeds),
+        make_search=search_maker(
+            policy.strategy,
+            warm_start.seeds if policy.seeds else no_seeds,
+            prior=warm_start.prior(tasks[0].name) if policy.prior else None,
+        ),
         seed=seed,
         allocator=allocator,
         clock=clock,

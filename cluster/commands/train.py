@@ -64,6 +64,7 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
     Raises:
         TunerError: a run is missing or of another family, or nothing can be learned from them.
     """
+    from spaces.design_space.task_space import describe_settings
     from spaces.features.vectors import FEATURE_LENGTH, FEATURE_VERSION
     from tuner.cost_models import pretrained
     from tuner.runs.emulated import refuse_emulated
@@ -79,16 +80,9 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
                 " train a model for each"
             )
         stores = [store for _, store in found]
-        examples = pretrained.training_set(stores, columns=FEATURE_LENGTH)
-    return pretrained.BaseModel(
-        model=pretrained.train(examples),
-        family=families.pop(),
-        features=FEATURE_VERSION,
-        tasks=len(set(examples.groups.tolist())),
-        records=len(examples),
-        accuracy=pretrained.accuracy_on_others(examples),
-        created_s=time.time(),
-    )
+        programs = pretrained.training_set(stores, columns=FEATURE_LENGTH)
+        settings = pretrained.settings_set(stores, describe_settings)
+    return pretrained.learn(programs, settings, families.pop(), FEATURE_VERSION, time.time())
 
 
 def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:

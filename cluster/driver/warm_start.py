@@ -42,7 +42,7 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
         asked = registered_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
-    return WarmStart(name, base.model)
+    return WarmStart(name, base.model or None, base.process)
 
 
 def check_base(wanted: str) -> None:

@@ -31,12 +31,14 @@ class WarmStart:
 
     Attributes:
         name: name of the base model, version included; `none` where there is none.
-        model: the base model as bytes.
+        model: the base model of programs as bytes; None without one.
+        process: the base model of templates' settings as bytes; empty without one.
         seeds: seeds of the searches, by task key; only for tasks that have any.
     """
 
     name: str = "none"
     model: bytes | None = None
+    process: bytes = b""
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,10 +16,11 @@ from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
+from spaces.features.vectors import Vector
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import templates_of
-from tuner.candidate import Candidate, Draft, family
+from tuner.candidate import Candidate, Draft, family, knobs_of
 from tuner.layers import OURS, Layers
 from tuner.measure import Settings
 from tuner.search.dynamic.kernel_table import Kernel
@@ -170,3 +171,22 @@ class TaskSpace:
 def _factor(weights: _Weights, of: str) -> float:
     """The largest factor of the spaces of a family; 1 for one that was not judged."""
     return max((factor for name, factor in weights.items() if family(name) == of), default=1.0)
+
+
+def describe_settings(task: Task) -> Callable[[Candidate], Vector | None]:
+    """Gives the features of a static task's candidates that are settings of its templates; None for
+    others."""
+    spaces: dict[str, KnobSpace] = {}
+
+    def describe(candidate: Candidate) -> Vector | None:
+        knobs = knobs_of(candidate)
+        if task.shapes or knobs is None:
+            return None
+        if not spaces:
+            spaces.update({space.name: space for space in TaskSpace(task).templates})
+        space = spaces.get(candidate.space)
+        if space is None or knobs.keys() != space.template.choices.keys():
+            return None  # it is of another version of the template
+        return space.describe(knobs).features
+
+    return describe

@@ -13,22 +13,27 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tuner.arrays import Features
+from tuner.candidate import Candidate
 from tuner.checks import EMULATED, is_emulated, marks_of
-from tuner.cost_models.base import pairwise_accuracy
+from tuner.cost_models.base import CostModel, pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
+from tuner.cost_models.process import ProcessModel, dump_rows
 from tuner.errors import TunerError
 from tuner.storage.base import RecordStore
+from tuner.task import Task
 
-FORMAT = 1
+FORMAT = 2
 NAME_PREFIX = "tuner-cost-model-"
 _FOLDS = 5
+_MODELS = ("model", "process")
 
 
 def family(target_json: str) -> str:
@@ -57,7 +62,7 @@ class BaseModel:
     """A trained model and its purpose.
 
     Attributes:
-        model: the model, as `XgbModel.dump` wrote it.
+        model: the model of programs, as `XgbModel.dump` wrote it; empty where none was learned.
         family: family of the targets it learned from.
         features: version of the feature vectors it reads.
         tasks: number of tasks it learned from.
@@ -65,6 +70,8 @@ class BaseModel:
         accuracy: share of pairs ordered correctly on tasks it had not seen, found by leaving
             tasks out; None with a single task.
         created_s: seconds since the epoch.
+        process: the process of templates' settings, as `tuner.cost_models.process.load_process`
+            takes it; empty where none was learned.
     """
 
     model: bytes
@@ -74,10 +81,13 @@ class BaseModel:
     records: int
     accuracy: float | None
     created_s: float
+    process: bytes = b""
 
     def to_json(self) -> str:
         """The text of a model file."""
-        plain = asdict(self) | {"model": base64.b64encode(self.model).decode("ascii")}
+        models = {name: getattr(self, name) for name in _MODELS}
+        texts = {name: base64.b64encode(data).decode("ascii") for name, data in models.items()}
+        plain = asdict(self) | texts
         return json.dumps({"format": FORMAT} | plain) + "\n"
 
 
@@ -93,7 +103,8 @@ def base_model_from_json(text: str, *, where: str) -> BaseModel:
             raise TunerError(
                 f"{where} is a base model of format {found}, this tuner reads {FORMAT}: train anew"
             )
-        model = BaseModel(**raw | {"model": base64.b64decode(raw["model"], validate=True)})
+        raw |= {name: base64.b64decode(raw[name], validate=True) for name in _MODELS}
+        model = BaseModel(**raw)
         if not all(isinstance(t, str) and t for t in (model.family, model.features)):
             raise TypeError("family or features")
         return model
@@ -139,26 +150,36 @@ def refuse_misfit(base: BaseModel, *, target: str, features: str, name: str) -> 
 
 
 def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
-    """All measured candidates of several runs, each task of each run, device and toolchain a group.
+    """All measured programs of several runs, each task of each run, device and toolchain a group.
 
     Times of different runs are not compared with each other: a group is what one run measured of
     one task on one device with one toolchain. Records without features, or with a vector of another
     length than `columns`, are left out, and so are groups with less than two rows.
-
-    Raises:
-        TunerError: no rows are left.
     """
-    parts = [part for store in stores for part in _groups(store, columns) if len(part) > 1]
-    if not parts:
-        raise TunerError(
-            "these runs hold nothing to learn from: no task has two records whose features are "
-            "of this version"
-        )
-    return together(parts)
+
+    def described(store: RecordStore, task: Task) -> Describe:
+        known = store.features(task.key)
+
+        def describe(candidate: Candidate) -> Features | None:
+            vector = known.get(candidate.key)
+            return vector if vector is not None and len(vector) == columns else None
+
+        return describe
+
+    return together([part for store in stores for part in _groups(store, described)])
+
+
+def settings_set(stores: Iterable[RecordStore], describe: Callable[[Task], Describe]) -> Examples:
+    """The same of the settings of templates, whose features are worked out anew."""
+    parts = [_groups(store, lambda store, task: describe(task)) for store in stores]
+    return together([group for part in parts for group in part])
 
 
 def together(parts: Sequence[Examples]) -> Examples:
-    """Join the examples of several tasks, each as a group of its own."""
+    """Join the examples of several tasks, each as a group of its own; of none, no rows."""
+    if not parts:
+        none = np.zeros(0, dtype=np.float32)
+        return Examples(none[:, None], none, none.astype(np.int32))
     return Examples(
         np.concatenate([part.features for part in parts]),
         np.concatenate([part.latencies_s for part in parts]),
@@ -167,13 +188,19 @@ def together(parts: Sequence[Examples]) -> Examples:
     )
 
 
-def _groups(store: RecordStore, columns: int) -> Iterator[Examples]:
+Describe = Callable[[Candidate], Features | None]
+"""Features of a task's candidate; None where there are none."""
+
+
+def _groups(
+    store: RecordStore, described: Callable[[RecordStore, Task], Describe]
+) -> Iterator[Examples]:
+    """The groups of a store that have two rows or more."""
     for task in store.tasks():
-        features = store.features(task.key)
+        describe = described(store, task)
         by_device: dict[tuple[str, str], Dataset] = {}
         for record in store.scan(task.key):
-            vector = features.get(record.trial.candidate.key)
-            if vector is not None and len(vector) == columns:
+            if (vector := describe(record.trial.candidate)) is not None:
                 device, toolchain = record.provenance.device, record.provenance.toolchain
                 by_device.setdefault((device, toolchain), Dataset()).add(record, vector)
         # Candidates that failed before they reached a device have none: they join the largest.
@@ -182,7 +209,37 @@ def _groups(store: RecordStore, columns: int) -> Iterator[Examples]:
         for more in homeless:
             if len(more):
                 groups[0] = groups[0].with_more(more.snapshot())
-        yield from groups
+        yield from (group for group in groups if len(group) > 1)
+
+
+def learn(
+    programs: Examples, settings: Examples, family: str, features: str, created_s: float
+) -> BaseModel:
+    """The base model of what was measured of programs and of templates' settings.
+
+    Raises:
+        TunerError: nothing was.
+    """
+    if not len(programs) + len(settings):
+        raise TunerError(
+            "these runs hold nothing to learn from: no task has two records whose features are "
+            "of this version"
+        )
+    found = [(programs, None), (settings, ProcessModel)]
+    judged = [(len(np.unique(e.groups)), accuracy_on_others(e, make)) for e, make in found]
+    known = [(tasks, accuracy) for tasks, accuracy in judged if accuracy is not None]
+    return BaseModel(
+        model=train(programs) if len(programs) else b"",
+        family=family,
+        features=features,
+        tasks=sum(tasks for tasks, _ in judged),
+        records=len(programs) + len(settings),
+        accuracy=sum(n * a for n, a in known) / sum(n for n, _ in known) if known else None,
+        created_s=created_s,
+        process=dump_rows(settings.features, settings.latencies_s, settings.groups)
+        if len(settings)
+        else b"",
+    )
 
 
 def train(examples: Examples, *, seed: int = 0) -> bytes:
@@ -194,20 +251,26 @@ def train(examples: Examples, *, seed: int = 0) -> bytes:
     return model.dump()
 
 
-def accuracy_on_others(examples: Examples, *, seed: int = 0) -> float | None:
+def accuracy_on_others(
+    examples: Examples, make: Callable[[int], CostModel] | None = None, *, seed: int = 0
+) -> float | None:
     """Share of pairs that models order correctly on groups they did not learn from.
 
     The mean over groups, each judged by a model that learned from the other folds; at most five
     are fitted. None with less than two groups.
+
+    Args:
+        make: makes a model; None is XGBoost's.
     """
     from tuner.cost_models.xgb import XgbModel
 
+    make = make or XgbModel
     numbers = np.unique(examples.groups)
     found: list[float] = []
     folds = min(_FOLDS, len(numbers))
     for fold in range(folds if len(numbers) > 1 else 0):
         out = np.isin(examples.groups, numbers[fold::folds])
-        model = XgbModel(seed)
+        model = make(seed)
         model.fit(
             examples.features[~out],
             examples.latencies_s[~out],

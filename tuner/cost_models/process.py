@@ -26,13 +26,14 @@ TRAITS_REACH, KERNELS_REACH = 2.1, 0.9
 STRANGE = 0.8
 """The likeness of kernels of different spaces whose features and traits are equal: the same knobs
 may stand for other loops."""
+_MOST_OF_A_BASE = 1024
 _DIGITS = 4
 _WHOLE = TRAITS_SHARE + KERNELS_SHARE + SHAPES_SHARE + OWN_SHARE
 _LEAST_SPREAD = 0.3
 """Of an estimate's error, as a logarithm: what is measured first is alike, and seems to say more of
 the others than it does."""
 MOST_LEARNED = 256
-"""The most times that a process is fitted to: the fastest of their tasks, which decide."""
+"""The most times that a process is fitted to while a search waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,12 @@ class ProcessModel:
     Args:
         seed: of nothing: the same rows give the same model.
         scale: of the features; None takes that of the rows that are learned from.
+        most: the most rows to learn from: the fastest of their tasks, which decide.
     """
 
-    def __init__(self, seed: int = 0, scale: Scale | None = None) -> None:
+    def __init__(self, seed: int = 0, scale: Scale | None = None, most: int = MOST_LEARNED) -> None:
         del seed
-        self._given = scale
+        self._given, self._most = scale, most
         width = ESTIMATE_COLUMN + 1 if scale is None else len(scale.mean)
         none = np.zeros(0, dtype=np.float32)
         self.fit(np.zeros((0, width), dtype=np.float32), none, none.astype(np.int32))
@@ -91,7 +93,7 @@ class ProcessModel:
         del censored
         rows = np.flatnonzero(np.isfinite(latencies_s))
         self._rows = _Rows(features[rows], latencies_s[rows], groups[rows])
-        learned = self._rows.fastest(MOST_LEARNED)
+        learned = self._rows.fastest(self._most)
         self._scale = self._given or scale_of(learned.features)
         self._points = self._scale.apply(learned.features)
         errors, self._constant = learned.errors()
@@ -128,6 +130,17 @@ class ProcessModel:
         """See `CostModel`."""
         with np.load(io.BytesIO(data), allow_pickle=False) as found:
             self.fit(found["features"], found["latencies_s"], found["groups"])
+
+
+def load_process(data: bytes) -> ProcessModel:
+    """The process of a base model (`tuner.cost_models.pretrained`), which is fitted once.
+
+    Raises:
+        ValueError: the bytes are none.
+    """
+    model = ProcessModel(most=_MOST_OF_A_BASE)
+    model.load(data)
+    return model
 
 
 def dump_rows(features: Floats32, latencies_s: Floats32, groups: Ints32) -> bytes:

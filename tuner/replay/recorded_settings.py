@@ -74,7 +74,7 @@ class RecordedSettings:
             name,
             names,
             np.array([[k[n] for n in names] for k in knobs], dtype=np.int32),
-            _features(rows),
+            setting_features(rows),
         )
 
     def _near(self, name: str, place: int, count: int) -> list[int]:
@@ -102,7 +102,7 @@ class RecordedSettings:
         return [self._spaces[name][place] for place in sorted(near)]
 
 
-def _features(rows: Sequence[Recorded]) -> Features:
+def setting_features(rows: Sequence[Recorded]) -> Features:
     """Vectors of settings. Recorded ones begin with the columns of programs, all zero, and are
     rounded; an estimate is not."""
     vectors = np.stack([r.features for r in rows])[:, -_COLUMNS:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tuner.cost_models.process import ProcessModel
 from tuner.options import MAX_KERNELS
 from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
@@ -24,6 +25,7 @@ def search_maker(
     seeds: Callable[[Task], Seeds] = no_seeds,
     *,
     max_kernels: int = MAX_KERNELS,
+    prior: ProcessModel | None = None,
 ) -> SearchMaker:
     """The maker of a strategy by its name, one of `tuner.checks.STRATEGIES`; or a user's own.
 
@@ -31,10 +33,13 @@ def search_maker(
 
     Args:
         seeds: the seeds of a task's search; those that draw at random take none.
+        prior: what estimates of other tasks' settings got wrong, where it is known.
         max_kernels: most kernels in the set for a task with symbolic dimensions.
     """
     makers: dict[str, SearchMaker] = {
-        "evolutionary": lambda task, seed: StaticSearch(task, seed, Improvement(seed), seeds(task)),
+        "evolutionary": lambda task, seed: StaticSearch(
+            task, seed, Improvement(seed), seeds(task), prior
+        ),
         "random": lambda task, seed: RandomSearch(task, seed),
         "replay-function": lambda task, seed: RandomSearch(task, seed, anew=True),
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 
 from cluster.cli import run
 from cluster.driver.warm_start import base_for, seeds_for
-from tuner.candidate import Candidate, CandidateKind
+from spaces.design_space.task_space import TaskSpace
+from tests.contracts.programs import gemm_task
+from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.cost_models.pretrained import BaseModel, family, read_base_model
+from tuner.cost_models.process import ESTIMATE_COLUMN, load_process
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
@@ -45,6 +50,21 @@ def a_run(folder: Path, *, target: str = TARGET, records: int = 12, columns: int
     return folder
 
 
+def a_run_of_templates(folder: Path) -> Path:
+    """A run of a matrix product whose search tried settings of its templates."""
+    task = gemm_task()
+    open_run(folder, Manifest("m", "hash", task.target))
+    with closing(SqliteStore(RunFolder(folder).store)) as store:
+        store.put_tasks([task], {})
+        for space in TaskSpace(task).templates:
+            for knobs in space.ranked[:20]:
+                point = space.describe(knobs)
+                done = Measurement(Status.OK, (3.0 * (point.estimate_s or 1.0),))
+                trial = Trial(task.key, point.candidate)
+                store.append(Record(trial, done, Provenance("runner", "cpu x")))
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -63,6 +83,21 @@ def test_a_file_is_written_and_nothing_registered(
     assert (base.records, base.accuracy) == (24, report["accuracy"])
     assert base_for(str(out), TARGET, None).model == base.model
     assert not (tmp_path / "data").exists()
+
+
+def test_a_run_of_templates_teaches_the_process_of_their_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, folder = tmp_path / "base.json", a_run_of_templates(tmp_path / "run")
+    assert run(["train", str(folder), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] >= 20
+    start = base_for(str(out), gemm_task().target, None)
+    assert start.model is None
+    task = gemm_task()
+    (settings, *_) = TaskSpace(task).settings(Draft(task.key, 1, 1, listing=True))
+    off = load_process(start.process).means(settings.features[:20])
+    estimates = settings.features[:20, ESTIMATE_COLUMN] * math.log(2.0)
+    assert (off - estimates).tolist() == pytest.approx([math.log(3.0)] * 20, abs=0.01)
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ import numpy as np
 
 from tuner.arrays import Features, Floats32, Rows
 from tuner.candidate import Candidate, Draft, knobs_of
+from tuner.cost_models.process import ESTIMATE_COLUMN, ProcessModel
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
 from tuner.search.base import stream
@@ -39,12 +40,15 @@ class PoolSearch:
         seed: of everything random.
         seeds: candidates of this task to propose first, and those of similar tasks, near which
             settings are listed too.
+        prior: see `SettingsPool`.
     """
 
-    def __init__(self, task: Task, seed: int, rule: Rule, seeds: Seeds) -> None:
+    def __init__(
+        self, task: Task, seed: int, rule: Rule, seeds: Seeds, prior: ProcessModel | None = None
+    ) -> None:
         self._task, self._seed, self._rule = task, seed, rule
         self._rng = stream(seed, task.key, -1)
-        self._pool = SettingsPool()
+        self._pool = SettingsPool(prior)
         self._trials = Trials()
         self._first = deque(seeds.known)
         self._to_list: deque[Candidate | None] = deque([None, *seeds.parents])
@@ -165,7 +169,7 @@ class PoolSearch:
             candidate,
             score=-expected,
             model_version=version,
-            estimate_s=float(self._pool.estimates_s[number]),
+            estimate_s=float(np.exp2(self._pool.analytic([number])[0, ESTIMATE_COLUMN])),
         )
 
     @property
@@ -176,7 +180,7 @@ class PoolSearch:
     def examples(self) -> tuple[Features, Floats32]:
         """See `tuner.search.base.KnowsCandidates`."""
         times_s = self._trials.times_s
-        return self._pool.features[list(times_s)], np.array([*times_s.values()], dtype=np.float32)
+        return self._pool.analytic([*times_s]), np.array([*times_s.values()], dtype=np.float32)
 
     def expect_s(self, candidates: Sequence[Candidate]) -> Sequence[float] | None:
         """See `tuner.search.base.KnowsCandidates`."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.arrays import Features, Floats, Ints, Ints32, Rows
+from tuner.arrays import Features, Floats, Floats32, Ints, Ints32, Rows
 from tuner.candidate import Candidate, knobs_of, of_knobs
-from tuner.cost_models.process import ESTIMATE_COLUMN, scale_of
+from tuner.cost_models.process import ESTIMATE_COLUMN, ProcessModel, scale_of
 from tuner.measure import Settings
 
 _GREED = 3.0
@@ -23,13 +24,19 @@ class SettingsPool:
     """Settings by number, in the order in which they were listed.
 
     Attributes:
-        estimates_s: analytic latency of each setting.
+        estimates_s: latency of each setting as estimated, corrected by what is known of other
+            tasks.
         spaces: a number for each setting, the same for those of one template.
-        features: vectors for a cost model.
+        features: vectors for a cost model, with the estimates.
         scale: of the features.
+
+    Args:
+        prior: what estimates of other tasks' settings got wrong; None is not known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prior: ProcessModel | None = None) -> None:
+        self._prior = prior
+        self._analytic: Floats32 = np.zeros(0, dtype=np.float32)
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         self._names: list[str] = []
         self._knobs: list[tuple[str, ...]] = []
@@ -54,7 +61,11 @@ class SettingsPool:
                     self._numbers[key] = len(self._numbers)
                     new.append(row)
             self.spaces = np.append(self.spaces, np.full(len(new), space))
-            self.features = _below(self.features, part.features[new])
+            features = part.features[new]
+            self._analytic = np.append(self._analytic, features[:, ESTIMATE_COLUMN])
+            if self._prior is not None and len(features):
+                features[:, ESTIMATE_COLUMN] = self._prior.means(features) / math.log(2.0)
+            self.features = _below(self.features, features)
             self._values = _below(self._values, part.values[new])
         self.estimates_s = np.exp2(self.features[:, ESTIMATE_COLUMN].astype(np.float64))
         self.scale = scale_of(self.features)
@@ -73,6 +84,12 @@ class SettingsPool:
         knobs = self._knobs[space]
         values = self._values[number, : len(knobs)].tolist()
         return of_knobs(dict(zip(knobs, values, strict=True)), self._names[space])
+
+    def analytic(self, numbers: Sequence[int]) -> Features:
+        """The features of some settings with their analytic estimates."""
+        features = self.features[numbers]
+        features[:, ESTIMATE_COLUMN] = self._analytic[numbers]
+        return features
 
     def changes(self, number: int) -> Ints:
         """By how many knobs each setting differs from one; more than there are for settings of

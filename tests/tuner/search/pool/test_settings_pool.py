@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tests.tuner.search.pool.grid import OTHER, SIDE, SPACE, candidate, pool, settings
+import numpy as np
+
+from tests.tuner.search.pool.grid import OTHER, SIDE, SPACE, candidate, pool, settings, true_s
 from tuner.candidate import Candidate, CandidateKind, of_knobs
+from tuner.cost_models.process import ProcessModel
+from tuner.search.pool.settings_pool import SettingsPool
 
 
 def test_each_setting_is_in_it_once() -> None:
@@ -35,3 +39,15 @@ def test_settings_of_several_templates_are_told_apart() -> None:
 def test_how_many_knobs_differ() -> None:
     made = pool(settings([(1, 1), (1, 5), (4, 4)]), settings([(1, 1)], space=OTHER))
     assert made.changes(0).tolist() == [0, 1, 2, 3]
+
+
+def test_what_is_known_of_other_tasks_corrects_estimates_and_the_analytic_ones_stay() -> None:
+    listed = settings()
+    prior = ProcessModel()
+    true = np.array([true_s(listed.candidate(n)) for n in range(len(listed))], dtype=np.float32)
+    prior.fit(listed.features, true, np.zeros(len(true), dtype=np.int32))
+    made = SettingsPool(prior)
+    numbers = made.add([listed])
+    assert np.abs(np.log(made.estimates_s / true)).mean() < 0.02
+    assert made.analytic(numbers).tolist() == settings().features.tolist()
+    assert made.analytic([]).shape == (0, listed.features.shape[1])
