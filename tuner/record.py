@@ -179,7 +179,9 @@ class Predicted:
 
     Attributes:
         score: of the cost model, higher is better; comparable within one task and model version.
-        model_version: of the cost model, counted from 1 in each session; 0 is none.
+            Of a template's setting it is minus the logarithm of the expected latency, seconds.
+        model_version: of the cost model, counted from 1 in each session, or the number of times
+            that a template's process knew; 0 is none.
         estimate_s: analytic latency on the trial's instance, where the space has such an estimate.
     """
 

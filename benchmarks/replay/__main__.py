@@ -13,10 +13,11 @@ recorded as their mutations. Trials count as in a budget; the default schedule i
     random              fresh samples, in the order they come
     evolution-blind     evolution with a model that knows nothing
     evolution           evolution with a cost model learned from scratch
-    local, process      evolution over a pool, by the rules of `tuner.search.pool.rules`
+    local, process      evolution over a pool, by the rules of `tuner.search.pool.rules`; the
+                        latter is what a run does, and evolves what has no template
+    process+base        the same with estimates that a base model corrects
+    process+seeds       begun with the best of similar tasks, and their neighbours
     evolution+base      the same as `evolution`, boosted on top of a base model
-    evolution+seeds     learned from scratch, begun with children of similar tasks' best
-    evolution+base+seeds
     FILE.py:CLASS       a strategy of one's own
 
 The first two depend on whole numbers alone: `--golden FILE` writes their curves, which a test

@@ -151,8 +151,9 @@ class PoolSearch:
     def _know(self, number: int, record: Record) -> None:
         self._trials.waiting.discard(number)
         measured = record.measurement
-        given = measured.status in (Status.CENSORED, Status.DUPLICATE)
-        latency_s = min(measured.samples_s, default=None) if given else record.latency_s
+        # The fastest sample: other load of a machine only ever makes samples slower.
+        given = measured.status in (Status.OK, Status.CENSORED, Status.DUPLICATE)
+        latency_s = min(measured.samples_s, default=None) if given else None
         if latency_s is not None and number not in self._trials.times_s:
             self._trials.times_s[number] = latency_s
             self._trials.failed.discard(number)
