@@ -74,11 +74,15 @@ def headline(run: RunReport) -> list[Figure]:
         ),
     ]
     trials, failed = status["trials"], sum(status["failures"].values())
+    outlook = []
+    if run.next_gain is not None:
+        outlook = [Figure(f"{run.next_gain:.1%}", "less is predicted with twice as many trials")]
     return [
         *(figures if known else [Figure("-", "no kernel has a time yet")]),
         Figure(
             f"{trials:,}", f"{plural('trial', trials)} on {amount(len(status['tasks']), 'task')}"
         ),
+        *outlook,
         Figure(duration(status["elapsed_s"]), f"of work, {status['trials_per_s']:.1f} trials/s"),
         Figure(f"{failed:,}", f"{plural('candidate', failed)} failed"),
     ]

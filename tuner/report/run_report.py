@@ -60,6 +60,8 @@ class RunReport:
         devices, toolchains: that its records were measured with.
         best: a row for each task, in the order of the model.
         programs: what stands for the program of each task, by its name.
+        next_gain: share of the model's time that twice as many trials were last predicted to save;
+            None before any prediction.
         spans: stretches of worker slots in seconds of work, at most as many as a picture can show.
         kernel_sets: of tasks with symbolic dimensions, by their names.
         bench: what `tuner bench` measured; None where it did not.
@@ -77,6 +79,7 @@ class RunReport:
     retimings: tuple[Retiming, ...]
     pairs: tuple[Pair, ...]
     fits: tuple[FitPoint, ...]
+    next_gain: float | None
     spans: tuple[SlotSpan, ...]
     sessions: tuple[SessionSpan, ...]
     kernel_sets: Mapping[str, KernelSet]
@@ -165,6 +168,7 @@ def run_report(
         retimings=again.retimings(),
         pairs=predicted.pairs(),
         fits=tuple(_fits(history.fits, sessions)),
+        next_gain=history.outlooks[-1].next_gain if history.outlooks else None,
         spans=tuple(drawable(_worked(history.spans, sessions), _SPANS)),
         sessions=sessions,
         kernel_sets={names[key]: chosen for key, chosen in kernel_sets.items() if key in names},

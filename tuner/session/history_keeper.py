@@ -12,7 +12,7 @@ from tuner.errors import TunerError
 from tuner.session.observer import Silent
 from tuner.session.progress import Snapshot
 from tuner.storage.base import RecordStore
-from tuner.storage.history import Fit, History, coalesced
+from tuner.storage.history import Fit, History, Outlook, coalesced
 from tuner.utilisation import Utilisation
 
 _log = logging.getLogger(__name__)
@@ -21,8 +21,9 @@ _EVERY_S = 10.0
 
 
 class HistoryKeeper(Silent):
-    """Takes spans of worker slots and fits of the cost model to the store, every ten seconds and at
-    the end. A store that refuses them is not asked again: the run goes on without a history.
+    """Takes spans of worker slots, fits of the cost model and predictions of what more trials bring
+    to the store, every ten seconds and at the end. A store that refuses them is not asked again:
+    the run goes on without a history.
 
     Args:
         clock: the clock of `utilisation`.
@@ -43,6 +44,8 @@ class HistoryKeeper(Silent):
         # Once and for all: were it to change, spans of one slot would overlap.
         self._ahead_s = wall() - clock()
         self._fits: list[Fit] = []
+        self._outlooks: list[Outlook] = []
+        self._next_gain: float | None = None
         self._kept_s = clock()
         self._refused = False
 
@@ -60,11 +63,16 @@ class HistoryKeeper(Silent):
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Keep what happened, now and then."""
+        if snapshot.next_gain not in (None, self._next_gain):
+            self._next_gain = snapshot.next_gain
+            outlook = Outlook(self._wall(), snapshot.trials, snapshot.next_gain or 0.0)
+            self._outlooks.append(outlook)
         if self._clock() - self._kept_s >= _EVERY_S:
             self.keep()
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Keep the rest."""
+        self.on_snapshot(snapshot)
         self.keep(last=True)
 
     def keep(self, *, last: bool = False) -> None:
@@ -75,7 +83,8 @@ class HistoryKeeper(Silent):
             replace(span, started_s=span.started_s + ahead_s, ended_s=span.ended_s + ahead_s)
             for span in self._utilisation.take_spans(last=last)
         )
-        history, self._fits = History(tuple(spans), tuple(self._fits)), []
+        history = History(tuple(spans), tuple(self._fits), tuple(self._outlooks))
+        self._fits, self._outlooks = [], []
         if self._refused or not history:
             return
         try:

@@ -1,8 +1,10 @@
-"""The history of a run beside its records: what its worker slots did, and how good its models were.
+"""The history of a run beside its records: what its worker slots did, how good its models were, and
+what more trials would have brought.
 
 Nothing depends on it: it is there to be looked at. It is kept in pieces of some seconds each.
 
     {"fits": [[time, version, records, accuracy, fit_s], ...],
+     "outlooks": [[time, trials, next_gain], ...],
      "names": [...],
      "spans": [[kind, slot, category, task, start, length], ...]}
 
@@ -43,26 +45,47 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """A prediction of what the next doubling of a run's trials brings.
+
+    Attributes:
+        time_s: seconds since the epoch.
+        trials: of the run by then.
+        next_gain: share of the model's time that it saves.
+    """
+
+    time_s: float
+    trials: int
+    next_gain: float
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """A stretch of a run's history.
 
     Attributes:
         spans: of worker slots, in seconds since the epoch, in the order of their ends.
         fits: in the order in which they were put to use.
+        outlooks: in the order of their times.
     """
 
     spans: tuple[SlotSpan, ...] = ()
     fits: tuple[Fit, ...] = ()
+    outlooks: tuple[Outlook, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.spans or self.fits)
+        return bool(self.spans or self.fits or self.outlooks)
 
 
 def joined(parts: Iterable[History]) -> History:
     """Several stretches as one."""
     parts = list(parts)
     spans = coalesced(span for part in parts for span in part.spans)
-    return History(tuple(spans), tuple(fit for part in parts for fit in part.fits))
+    return History(
+        tuple(spans),
+        tuple(fit for part in parts for fit in part.fits),
+        tuple(outlook for part in parts for outlook in part.outlooks),
+    )
 
 
 def coalesced(spans: Iterable[SlotSpan]) -> list[SlotSpan]:
@@ -105,7 +128,8 @@ def to_text(history: History) -> str:
         spans.append([*places, start_ms - before_ms, end_ms - start_ms])
         before_ms = start_ms
     fits = [[f.time_s, f.version, f.records, f.accuracy, f.fit_s] for f in history.fits]
-    plain = {"fits": fits, "names": [*names], "spans": spans}
+    outlooks = [[o.time_s, o.trials, o.next_gain] for o in history.outlooks]
+    plain = {"fits": fits, "outlooks": outlooks, "names": [*names], "spans": spans}
     return json.dumps(plain, separators=(",", ":"), allow_nan=False)
 
 
@@ -119,7 +143,9 @@ def from_text(text: str) -> History:
         plain = json.loads(text)
         names = plain["names"]
         return History(
-            tuple(_spans(names, plain["spans"])), tuple(Fit(*fit) for fit in plain["fits"])
+            tuple(_spans(names, plain["spans"])),
+            tuple(Fit(*fit) for fit in plain["fits"]),
+            tuple(Outlook(*outlook) for outlook in plain.get("outlooks", ())),
         )
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"no history: {error!r}") from error

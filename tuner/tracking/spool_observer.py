@@ -255,6 +255,8 @@ class SpoolObserver:
                 values[f"{names.FAILED}{status}"] = float(number)
         if snapshot.estimate_accuracy is not None:
             values[names.ESTIMATE_ACCURACY] = round(snapshot.estimate_accuracy, 3)
+        if snapshot.next_gain is not None:
+            values[names.NEXT_GAIN] = names.shown(snapshot.next_gain)
         for kind, seconds in snapshot.utilisation.items():
             busy = by_use(seconds).get(BUSY, 0.0)
             values[f"{names.SLOTS_BUSY}{kind}"] = round(busy, 3)

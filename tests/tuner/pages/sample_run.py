@@ -13,7 +13,7 @@ from tuner.record import Measurement, Predicted, Provenance, Record, Status, Tri
 from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore
-from tuner.storage.history import Fit, History
+from tuner.storage.history import Fit, History, Outlook
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
@@ -79,7 +79,8 @@ def fill(store: RecordStore, names: Sequence[str], trials: int, seed: int = 0) -
                 trial = Trial(name, best.trial.candidate, (), rung_of(0, number))
                 store.append(Record(trial, again, DEVICE, time_s=now_s))
     fits = tuple(Fit(START_S + 10 * n, n, 64 * n, 0.5 + n / 20, 0.2) for n in range(1, 6))
-    store.put_history(History(tuple(spans), fits))
+    outlooks = (Outlook(START_S + 20, 160, 0.08), Outlook(START_S + 50, 300, 0.021))
+    store.put_history(History(tuple(spans), fits, outlooks))
     store.heartbeat(session, now_s, {"runner": {"busy": 40.0, "no_builds": 9.0, "starting": 1.0}})
     store.end_session(session, now_s, "trials")
 

@@ -190,6 +190,12 @@ def test_trials_that_were_cut_off_are_not_said_to_have_given_a_time() -> None:
     assert "every candidate that was measured gave a time, but for 2 cut off early" in said
 
 
+def test_what_more_trials_would_bring_is_said_where_it_was_predicted() -> None:
+    run = sample()
+    assert "2.1% less is predicted with twice as many trials" in parsed(run).text
+    assert "is predicted" not in parsed(replace(run, next_gain=None)).text
+
+
 def test_one_task_is_not_many() -> None:
     text = parsed(sample(("conv",))).text
     assert "trials on 1 task " in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tuner.cost_models.base import FittedModel
 from tuner.errors import TunerError
 from tuner.replay.replay import VirtualClock
@@ -87,6 +89,17 @@ def test_fits_are_kept_with_their_time() -> None:
     keeper.on_end(SNAPSHOT)
     (fit,) = store.history().fits
     assert (fit.time_s, fit.version, fit.accuracy) == (EPOCH_S + 2.0, 1, 0.8)
+
+
+def test_what_more_trials_would_bring_is_kept_once_for_each_prediction() -> None:
+    store = MemoryStore()
+    keeper, _, clock = keeper_at_work(store)
+    for now_s, trials, next_gain in ((1.0, 100, None), (2.0, 128, 0.2), (3.0, 130, 0.2)):
+        clock.now_s = now_s
+        keeper.on_snapshot(replace(SNAPSHOT, trials=trials, next_gain=next_gain))
+    keeper.on_end(replace(SNAPSHOT, trials=256, next_gain=0.02))
+    told = [(o.time_s, o.trials, o.next_gain) for o in store.history().outlooks]
+    assert told == [(EPOCH_S + 2.0, 128, 0.2), (EPOCH_S + 3.0, 256, 0.02)]
 
 
 def test_a_store_that_refuses_is_asked_once() -> None:

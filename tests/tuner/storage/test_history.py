@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.storage.history import Fit, History, coalesced, from_text, joined, to_text
+from tuner.storage.history import Fit, History, Outlook, coalesced, from_text, joined, to_text
 from tuner.utilisation import SlotSpan
 
 NAMES = st.sampled_from(["", "busy", "runner", "r-1", "täsk"])
@@ -33,9 +33,14 @@ FITS = st.builds(
 )
 
 
-@given(st.lists(spans()), st.lists(FITS))
-def test_text_gives_back_what_it_was_written_from(some: list[SlotSpan], fits: list[Fit]) -> None:
-    history = History(tuple(some), tuple(fits))
+OUTLOOKS = st.builds(Outlook, st.floats(0, 1e10), st.integers(1, 10**6), st.floats(0, 1))
+
+
+@given(st.lists(spans()), st.lists(FITS), st.lists(OUTLOOKS))
+def test_text_gives_back_what_it_was_written_from(
+    some: list[SlotSpan], fits: list[Fit], outlooks: list[Outlook]
+) -> None:
+    history = History(tuple(some), tuple(fits), tuple(outlooks))
     assert from_text(to_text(history)) == history
 
 

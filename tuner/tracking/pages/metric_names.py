@@ -18,6 +18,7 @@ COST_MODEL_ACCURACY: Final = "predictions/cost_model_accuracy"
 COST_MODEL_FIT: Final = "predictions/cost_model_fit_s"
 COST_MODEL_VERSION: Final = "predictions/cost_model_version"
 ESTIMATE_ACCURACY: Final = "predictions/estimate_accuracy"
+NEXT_GAIN: Final = "predictions/next_gain"
 
 SLOTS_BUSY: Final = "slots_busy/"
 SPACE_TRIALS: Final = "space_trials/"
