@@ -80,7 +80,7 @@ def tune(
         limit_s: after which it is ended; its records stay.
     """
     command = [sys.executable, "-m", "tuner", "tune", *model, "--target", target]
-    command += ["--seed", str(seed), "--run", str(run), "--json"]
+    command += ["--seed", str(seed), "--run", str(run), "--json", "--until=0"]
     if trials is not None:
         command += ["--trials", str(trials)]
     if time_budget_s is not None:

@@ -33,7 +33,7 @@ def measure(kills: int, trials: int, seed: int, run: Path) -> dict[str, Any]:
     """Kill, continue, and count."""
     rng = random.Random(seed)
     command = [sys.executable, "-m", "tuner", "tune", f"{EXAMPLE}:gemm", "--target", "llvm"]
-    command += ["--arg=m=128", "--arg=n=128", "--arg=k=128", "--run", str(run)]
+    command += ["--arg=m=128", "--arg=n=128", "--arg=k=128", "--until=0", "--run", str(run)]
     missing, taken_over_s, before = 0, [], set[TrialKey]()
     for _ in range(kills):
         started_s = time.time()

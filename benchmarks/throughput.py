@@ -33,7 +33,7 @@ def measure(trials: int, size: int, run: Path) -> dict[str, Any]:
     """Tune, watch, and sum up."""
     command = [sys.executable, "-m", "tuner", "tune", f"{EXAMPLE}:gemm", "--target", "llvm"]
     command += [f"--arg={name}={size}" for name in "mnk"]
-    command += ["--trials", str(trials), "--run", str(run), "--json"]
+    command += ["--trials", str(trials), "--until=0", "--run", str(run), "--json"]
     start_s = time.time()
     peaks: dict[str, int] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as tuner:

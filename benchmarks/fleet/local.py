@@ -146,7 +146,7 @@ def local_fleet(head: Mapping[str, float]) -> Iterator[LocalFleet]:
 def tune_gemm(size: int, run: Path | str, *, trials: int, time_budget: str = "1h") -> list[str]:
     """Arguments of `tuner` that tune a square product on CPUs."""
     model = ["tune", "examples/gemm.py:gemm", *(f"--arg={name}={size}" for name in "mnk")]
-    budget = ["--trials", str(trials), "--time-budget", time_budget]
+    budget = ["--trials", str(trials), "--time-budget", time_budget, "--until=0"]
     return [*model, *budget, "--target", "llvm", "--run", str(run)]
 
 

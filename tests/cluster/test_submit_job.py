@@ -173,7 +173,7 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured_and_the_winners(
     environment: dict[str, str], folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = [*MODEL, "--target", "llvm", "--trials", "100000", "--run", str(run)]
+    words = [*MODEL, "--target", "llvm", "--trials", "100000", "--until=0", "--run", str(run)]
     job = submit(environment, folder, *words)
     deadline_s = time.monotonic() + 150.0
     while time.monotonic() < deadline_s and job.poll() is None:

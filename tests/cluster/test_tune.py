@@ -232,6 +232,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """A long run at work, once it has more than so many records."""
     words = ["tune", *MODEL, "--target", "llvm", "--run", str(run), "--trials", "5000"]
+    words += ["--until=0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tuner", *words],
         stdout=subprocess.PIPE,

@@ -75,7 +75,7 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    command = ["tune", *MODEL, "--trials=100000", "--run", str(run)]
+    command = ["tune", *MODEL, "--trials=100000", "--until=0", "--run", str(run)]
     with tuner(environment, *command) as driver:
         wait_for_records(run, 3)
         driver.kill()
@@ -107,7 +107,9 @@ def test_a_large_search_that_is_killed_after_its_driver_comes_back(
     sizes = ",".join(map(str, range(1, 25)))
     model = ["benchmarks/dynamic_programs.py:mixed", f"--arg=sizes={sizes}", "--target=llvm"]
     run = tmp_path / "run"
-    with tuner(environment, "tune", *model, "--trials=100000", "--run", str(run)) as driver:
+    with tuner(
+        environment, "tune", *model, "--trials=100000", "--until=0", "--run", str(run)
+    ) as driver:
         wait_for_records(run, 3)
         driver.kill()
     (job,) = RunFolder(run).scratch.glob("*.job")

@@ -61,7 +61,8 @@ def rays_files(environment: dict[str, str]) -> Path:
 def run(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A search that goes on until its cluster ends."""
     folder = tmp_path_factory.mktemp("scraped") / "run"
-    command = [sys.executable, "-m", "tuner", "tune", *MODEL, "--trials=100000", f"--run={folder}"]
+    command = [sys.executable, "-m", "tuner", "tune", *MODEL, f"--run={folder}"]
+    command += ["--trials=100000", "--until=0"]
     with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL) as driver:
         yield folder
         driver.kill()
