@@ -1,4 +1,4 @@
-"""The command line of those that record tasks, one after the other."""
+"""The command lines of those that record tasks, and of those that search recorded ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replay.policies import find_recordings
 from benchmarks.replay.programs import HELD_OUT, PROGRAMS
+from tuner.errors import TunerError
+from tuner.replay.recording import Recording, load
 from tuner.task import Task
 
 _KNOWN = {**PROGRAMS, **HELD_OUT}
+
+
+def load_recordings(parser: argparse.ArgumentParser, folder: Path) -> list[Recording]:
+    """The recordings of a folder; without any the command ends."""
+    try:
+        return [load(path) for path in find_recordings(folder).values()]
+    except TunerError as error:
+        parser.error(str(error))
 
 
 def record_tasks(

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replay.command import load_recordings
 from benchmarks.replay.network import totals, weights_of
-from benchmarks.replay.policies import RECORDINGS, WarmStart, find_recordings, policy_of, search
-from tuner.errors import TunerError
+from benchmarks.replay.policies import RECORDINGS, WarmStart, policy_of, search
 from tuner.replay.noise import NOISES
-from tuner.replay.recording import Recording, load
+from tuner.replay.recording import Recording
 
 _MOST = 4096
 """Trials of a run that does not end."""
@@ -73,10 +73,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--until", type=float, default=0.03)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    try:
-        recordings = [load(path) for path in find_recordings(options.recordings).values()]
-    except TunerError as error:
-        parser.error(str(error))
+    recordings = load_recordings(parser, options.recordings)
     runs = []
     for seed in range(options.seeds):
         some = random.Random(f"tasks {seed}").sample(recordings, options.tasks)

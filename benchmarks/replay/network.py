@@ -21,18 +21,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replay.command import load_recordings
 from benchmarks.replay.policies import (
     POLICIES,
     RECORDINGS,
     WarmStart,
-    find_recordings,
     policy_of,
     search,
     true_s,
 )
-from tuner.errors import TunerError
 from tuner.replay.noise import NOISES
-from tuner.replay.recording import Recording, load
+from tuner.replay.recording import Recording
 from tuner.report.winners import choose_best
 from tuner.session.allocator import Allocator, TaskView
 from tuner.storage.memory import MemoryStore
@@ -141,10 +140,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--noise", choices=NOISES, default="normal")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    try:
-        recordings = [load(path) for path in find_recordings(options.recordings).values()]
-    except TunerError as error:
-        parser.error(str(error))
+    recordings = load_recordings(parser, options.recordings)
     allocators = options.allocator.split(",")
     if unknown := [name for name in allocators if name not in ALLOCATORS]:
         parser.error(f"{unknown[0]} is no allocator: there are {', '.join(ALLOCATORS)}")

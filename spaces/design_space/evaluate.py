@@ -154,9 +154,9 @@ class Evaluator:
             return self._their_features(task, points, self._layers.features)
         bare = [point.schedule for point in points if point.features is None]
         found = iter(self._extractor(task.target).extract(task.module, bare) if bare else ())
-        if task.shapes:  # a search of its own learns of these, from templates alone
-            return [next(found) if p.features is None else p.features for p in points]
-        return [next(found) if p.features is None else beside_programs(p.features) for p in points]
+        # Symbolic tasks have templates alone, and a search of their own that learns of these.
+        known = (lambda row: row) if task.shapes else beside_programs
+        return [next(found) if p.features is None else known(p.features) for p in points]
 
     def _their_features(self, task: Task, points: Sequence[Point], source: Source) -> list[Vector]:
         written = [

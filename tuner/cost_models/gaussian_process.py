@@ -122,14 +122,14 @@ def _own_variances(shared: Floats, values: Floats, usual: float) -> Floats:
     return own
 
 
-def squared_distances(some: npt.NDArray[_T], others: npt.NDArray[_T]) -> npt.NDArray[_T]:
+def square_distances(some: npt.NDArray[_T], others: npt.NDArray[_T]) -> npt.NDArray[_T]:
     """Squares of the distances between rows of two matrices."""
     squares = np.square(some).sum(axis=1)[:, None] + np.square(others).sum(axis=1)[None, :]
     apart: npt.NDArray[_T] = np.maximum(squares - 2.0 * some @ others.T, 0.0)
     return apart
 
 
-def scaled(points: Floats, reach: float) -> Floats:
+def rescale(points: Floats, reach: float) -> Floats:
     """Points without their constant columns (the last axis), the other columns at one scale."""
     if not points.size:
         return points

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,23 +157,23 @@ def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
     one task on one device with one toolchain. Records without features, or with a vector of another
     length than `columns`, are left out, and so are groups with less than two rows.
     """
+    return together([g for s in stores for g in _groups(s, partial(_stored, s, columns))])
 
-    def described(store: RecordStore, task: Task) -> Describe:
-        known = store.features(task.key)
 
-        def describe(candidate: Candidate) -> Features | None:
-            vector = known.get(candidate.key)
-            return vector if vector is not None and len(vector) == columns else None
+def _stored(store: RecordStore, columns: int, task: Task) -> Describe:
+    """The vectors of a task that a store has, of so many columns."""
+    known = store.features(task.key)
 
-        return describe
+    def describe(candidate: Candidate) -> Features | None:
+        vector = known.get(candidate.key)
+        return vector if vector is not None and len(vector) == columns else None
 
-    return together([part for store in stores for part in _groups(store, described)])
+    return describe
 
 
 def settings_set(stores: Iterable[RecordStore], describe: Callable[[Task], Describe]) -> Examples:
     """The same of the settings of templates, whose features are worked out anew."""
-    parts = [_groups(store, lambda store, task: describe(task)) for store in stores]
-    return together([group for part in parts for group in part])
+    return together([group for store in stores for group in _groups(store, describe)])
 
 
 def together(parts: Sequence[Examples]) -> Examples:
@@ -192,12 +193,10 @@ Describe = Callable[[Candidate], Features | None]
 """Features of a task's candidate; None where there are none."""
 
 
-def _groups(
-    store: RecordStore, described: Callable[[RecordStore, Task], Describe]
-) -> Iterator[Examples]:
+def _groups(store: RecordStore, describe_task: Callable[[Task], Describe]) -> Iterator[Examples]:
     """The groups of a store that have two rows or more."""
     for task in store.tasks():
-        describe = described(store, task)
+        describe = describe_task(task)
         by_device: dict[tuple[str, str], Dataset] = {}
         for record in store.scan(task.key):
             if (vector := describe(record.trial.candidate)) is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.arrays import Flags, Floats, Floats32, Ints32, Rows
-from tuner.cost_models.gaussian_process import OWN_SHARE, Process, squared_distances
+from tuner.cost_models.gaussian_process import OWN_SHARE, Process, square_distances
 
 ESTIMATE_COLUMN = 1
 """The column of a setting's features that holds the binary logarithm of its estimate, seconds."""
@@ -78,9 +78,10 @@ class ProcessModel:
     def __init__(self, seed: int = 0, scale: Scale | None = None, most: int = MOST_LEARNED) -> None:
         del seed
         self._given, self._most = scale, most
-        width = ESTIMATE_COLUMN + 1 if scale is None else len(scale.mean)
+        # Nothing is fitted to no rows: a search makes a model for each choice.
         none = np.zeros(0, dtype=np.float32)
-        self.fit(np.zeros((0, width), dtype=np.float32), none, none.astype(np.int32))
+        features = np.zeros((0, ESTIMATE_COLUMN + 1), dtype=np.float32)
+        self._rows = _Rows(features, none, none.astype(np.int32))
 
     def fit(
         self,
@@ -107,7 +108,7 @@ class ProcessModel:
         return np.asarray(np.round(-self.means(features), _DIGITS), dtype=np.float32)
 
     def means(self, features: Floats32) -> Floats:
-        """Logarithms of the latencies that some settings are expected to have."""
+        """Logarithms of the latencies that some settings are expected to have, once fitted."""
         across = self._shared(self._scale.apply(features))
         return _log_estimates(features) + self._constant + self._process.means(across)
 
@@ -188,7 +189,7 @@ def _log_estimates(features: Floats32) -> Floats:
 
 def _shared(some: Floats32, others: Floats32) -> Floats:
     """The covariance of settings' errors, without what is each one's own."""
-    apart = squared_distances(some, others)
+    apart = square_distances(some, others)
     traits = TRAITS_SHARE * np.exp(apart * np.float32(-1 / TRAITS_REACH**2))
     kernels = KERNELS_SHARE * np.exp(apart * np.float32(-1 / KERNELS_REACH**2))
     return np.asarray(traits + kernels + np.float32(SHAPES_SHARE), dtype=np.float64)

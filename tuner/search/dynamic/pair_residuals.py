@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.arrays import Floats, Ints
-from tuner.cost_models.gaussian_process import OWN_SHARE, Process, scaled, squared_distances
+from tuner.cost_models.gaussian_process import OWN_SHARE, Process, rescale, square_distances
 from tuner.cost_models.process import (
     KERNELS_REACH,
     KERNELS_SHARE,
@@ -63,10 +63,10 @@ class Residuals:
         errors: Sequence[float],
     ) -> None:
         self._kernels = np.asarray(kernels, dtype=np.int64)
-        settings, named = scaled(features, KERNELS_REACH), np.asarray(spaces)
+        settings, named = rescale(features, KERNELS_REACH), np.asarray(spaces)
         self._alike = _likeness(settings, settings)
         self._akin = np.where(np.equal.outer(named, named), 1.0, STRANGE)
-        self._traits = scaled(traits, TRAITS_REACH)
+        self._traits = rescale(traits, TRAITS_REACH)
         self._nearness = _shape_nearness(shapes)
         self._places = np.asarray(places, dtype=np.int64)
         self._process = Process(self._shared(self._kernels, self._places), errors)
@@ -97,7 +97,7 @@ class Residuals:
 
 def _likeness(some: Floats, others: Floats) -> Floats:
     """1 for equal points, falling off with their distance."""
-    return np.asarray(np.exp(-squared_distances(some, others)))
+    return np.asarray(np.exp(-square_distances(some, others)))
 
 
 def _shape_nearness(shapes: Floats) -> Floats:
