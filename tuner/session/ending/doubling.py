@@ -73,7 +73,7 @@ class Doublings:
             ends.append(ends[-1] // 2)
         totals_s = self._totals_s(ends, expect)
         gains = [1.0 - now_s / then_s for now_s, then_s in pairwise(totals_s)]
-        return max((_NEXT ** (n + 1) * gain for n, gain in enumerate(gains)), default=None)
+        return max(0.0, *(_NEXT**n * gain for n, gain in enumerate(gains, 1))) if gains else None
 
     def _totals_s(self, ends: Sequence[int], expect: Expect) -> list[float]:
         """The model's time with the fastest kernels of so many trials, for each of `ends`."""

@@ -78,6 +78,13 @@ def test_both_are_judged_by_what_is_known_now() -> None:
     assert asked == [("a", [kernel(190), kernel(100)])]
 
 
+def test_no_loss_is_predicted() -> None:
+    """Where all that is known now says that the fastest of half the trials is still the faster."""
+    doublings = Doublings({("a", ()): 1.0})
+    observe(doublings, {100: 1.0, 190: 0.7})
+    assert doublings.next_gain(250, lambda task_key, candidates: [1.0, 0.98]) == 0.0
+
+
 def test_nothing_is_told_of_few_trials_or_before_every_task_had_a_kernel_by_half_of_them() -> None:
     doublings = Doublings({(key, ()): 1.0 for key in "abcdefgh"})
     assert doublings.next_gain(1000, nothing) is None
