@@ -86,6 +86,7 @@ def test_it_has_every_file_of_the_packages_and_no_other(wheel: Path) -> None:
     assert names == set.union(*map(files_of, PACKAGES))
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert {"cluster/configs/aws-gpu.yaml", "cluster/configs/Dockerfile"} <= names
+    assert {f"tuner/cost_models/shipped/llvm-{bits}.json" for bits in (256, 512)} <= names
 
 
 def test_its_metadata_is_that_of_the_project(wheel: Path) -> None:

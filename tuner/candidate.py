@@ -71,6 +71,12 @@ def family(space: str) -> str:
     return space.partition(":")[0]
 
 
+def form_of(space: str) -> str:
+    """The name of a template's space without the number of its variant: spaces of one form have the
+    same knobs, which mean the same."""
+    return space.partition(".")[0]
+
+
 def without_version(space: str) -> str:
     """The name of a space as people know it."""
     return space.partition("@")[0]

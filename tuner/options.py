@@ -19,6 +19,8 @@ MAX_KERNELS = 4
 """The default for the number of kernels that serve all shapes of one program."""
 UNTIL = 0.03
 """The default for the gain of another doubling of the trials below which a run ends."""
+SHIPPED = "shipped"
+"""The default for the base model: the one that comes with the tuner, if it has one for the CPU."""
 DEVICE_WAIT_S = 600.0
 """The default for the time to wait for a machine that has room for a worker."""
 _SHOWN = 60
@@ -119,8 +121,9 @@ class TuneOptions:
         strategy: `evolutionary`; `random` for replaying traces with random decisions, or
             `replay-function` for running anew what makes them; or what names a user's own, as in
             `layers`.
-        base_model: start of the cost model: `none`, `auto` (the registered model of the
-            target's family), a registered name, `NAME:VERSION`, or the path of a file.
+        base_model: what cost models begin with: `shipped` (the one that comes with the tuner),
+            `none`, `auto` (the registered model of the target's family), a registered name,
+            `NAME:VERSION`, or the path of a file.
         seeds_from: other runs whose best schedules of equal and similar tasks are tried first.
         max_kernels: most kernels that may serve the shapes of one program.
         devices: most devices to measure on; None is all that the cluster has or can start.
@@ -150,7 +153,7 @@ class TuneOptions:
     seed: int = 0
     address: str = "auto"
     strategy: Source | str = "evolutionary"
-    base_model: str = "none"
+    base_model: str = SHIPPED
     seeds_from: tuple[RunLocation | Path | str, ...] = ()
     max_kernels: int = MAX_KERNELS
     devices: int | None = None

@@ -14,12 +14,13 @@ import psutil
 
 from spaces.codegen.executable import Array, compile_plainly
 from spaces.frontends.model import Model, load_model
-from spaces.import_check.check import Limits, check_import
+from spaces.import_check.check import check_import
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
 from tuner.options import ModelSpec
+from tuner.runs.import_check import Limits
 
 _CHECK_S = 9.0
 """A tenth of a run of 90 s, as the check of the import has there."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage.made import Made
-from benchmarks.coverage.networks import NETWORKS
+from benchmarks.coverage.networks import TIMED
 
 _AFFINE = re.compile(r"(?:(\d+)\*)?(\w+)(?: \+ (\d+))?")
 
@@ -32,7 +32,7 @@ def main() -> None:
     import torch
 
     torch.manual_seed(0)
-    made = NETWORKS[name]()
+    made = TIMED[name]()
     with torch.no_grad():
         _shake(made.module)
         _export(made, how, folder)

@@ -32,6 +32,13 @@ _TIMM = {
     **dict.fromkeys(("nfnet_f0",), 192),
     **dict.fromkeys(("inception_v3",), 299),
 }
+_UNSEEN = {
+    **dict.fromkeys(("mobilenetv3_large_100", "tf_efficientnetv2_b0", "resnet26d"), 96),
+    **dict.fromkeys(("convnextv2_atto", "selecsls42b", "ese_vovnet19b_dw"), 96),
+    **dict.fromkeys(("mobilenetv4_conv_small", "fastvit_t8"), 128),
+    **dict.fromkeys(("resmlp_12_224", "visformer_tiny"), 224),
+}
+"""Of timm; chosen before any of them was tuned."""
 
 
 def _image(module: Any, size: int) -> Made:
@@ -134,6 +141,11 @@ IMAGES: dict[str, Make] = {
     "transformer_encoder": _encoder,
 }
 """Networks whose dimensions are all known."""
+
+UNSEEN: dict[str, Make] = {
+    f"{name}, unseen": partial(_timm, name, size) for name, size in _UNSEEN.items()
+}
+"""Networks that nobody tuned for: what a user has after a minute is measured on them."""
 
 
 def with_batch(make: Make) -> Made:

@@ -3,6 +3,7 @@
     pip install -e '.[coverage]'
     python -m benchmarks.coverage.latency --out benchmarks/results/coverage/latency.json
     python -m benchmarks.coverage.latency --only '*mini*' --time-budget 10m
+    python -m benchmarks.coverage.latency --only '*, unseen' --time-budget 60s --base-model none
 
 Each network is exported, tuned by `tuner tune` within the budget, and written as a library, as its
 user would do it. Then each side runs in a process of its own, in turns with 0.15 s between them, on
@@ -27,12 +28,13 @@ from typing import Any
 
 from benchmarks.command import cores_of, say, workplace
 from benchmarks.coverage.check_child import dims_of
-from benchmarks.coverage.networks import NETWORKS
+from benchmarks.coverage.networks import TIMED
 from benchmarks.coverage.side import Side
 from benchmarks.figures import spread
 from benchmarks.machine import about
 from cluster.console import parse
 from tuner.errors import TunerError
+from tuner.options import SHIPPED
 
 _ROOT = Path(__file__).parents[2]
 _EXPORT_LIMIT_S, _MORE_S = 300.0, 900.0
@@ -48,12 +50,13 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="glob on names")
     parser.add_argument("--time-budget", default="90s", metavar="90s", help="to tune each")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--base-model", default=SHIPPED, help="what the search begins with")
     parser.add_argument("--runs", type=Path, help="folder for the runs; those there are continued")
     parser.add_argument("--out", type=Path, help="goes on with what is there")
     options = parser.parse_args()
     known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     rows: dict[str, Any] = known.get("rows", {})
-    for name in NETWORKS:
+    for name in TIMED:
         if not fnmatch.fnmatchcase(name, options.only) or name in rows:
             continue
         rows[name] = _row(name, options)
@@ -65,11 +68,12 @@ def main() -> None:
 def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     target, cores = cores_of("llvm")
     row: dict[str, Any] = {"time_budget": options.time_budget, "cores": cores}
+    row["base_model"] = options.base_model
     with tempfile.TemporaryDirectory() as made, workplace(options.runs) as runs:
         folder, run = Path(made), runs / name.replace(", ", "-").replace(" ", "-")
         try:
             _done("benchmarks.coverage.export_child", name, "dynamo", made, limit_s=_EXPORT_LIMIT_S)
-            row |= _tuned(folder, run, target, options.time_budget)
+            row |= _tuned(folder, run, target, options.time_budget, options.base_model)
             row |= _raced(folder, cores, options.rounds)
         except TunerError as error:
             return {**row, "failure": str(error)}
@@ -79,13 +83,14 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
-def _tuned(folder: Path, run: Path, target: str, budget: str) -> dict[str, Any]:
+def _tuned(folder: Path, run: Path, target: str, budget: str, base_model: str) -> dict[str, Any]:
     """Tune, and leave `model.so` in the folder."""
     model, limit_s = folder / "model.onnx", parse.duration_s(budget) + _MORE_S
     dims = dims_of(json.loads((folder / "about.json").read_text())["tuned"], model)
     flags = [f"--dim={name}={','.join(map(str, sizes))}" for name, sizes in dims]
     started_s = time.monotonic()
     common = ["--target", target, "--time-budget", budget, "--run", str(run)]
+    common += ["--base-model", base_model]
     _done("tuner", "tune", str(model), *flags, *common, limit_s=limit_s)
     wall_s = time.monotonic() - started_s
     _done("tuner", "export", str(run), "--lib", str(folder / "model.so"), limit_s=_MORE_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.coverage.convolutions import CONVOLUTIONS
-from benchmarks.coverage.images import IMAGES, unet, with_batch, with_length
+from benchmarks.coverage.images import IMAGES, UNSEEN, unet, with_batch, with_length
 from benchmarks.coverage.made import Make
 from benchmarks.coverage.sequences import SEQUENCES
 
@@ -24,4 +24,7 @@ OPEN: dict[str, Make] = {
 """Networks with open dimensions."""
 
 NETWORKS: dict[str, Make] = {**STATIC, **CONVOLUTIONS, **OPEN}
-"""All of them."""
+"""Those of the page."""
+
+TIMED: dict[str, Make] = {**NETWORKS, **UNSEEN}
+"""Those whose latencies are measured, see `benchmarks.coverage.latency`."""

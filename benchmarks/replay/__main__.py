@@ -15,7 +15,7 @@ recorded as their mutations. Trials count as in a budget; the default schedule i
     evolution           evolution with a cost model learned from scratch
     local, process      evolution over a pool, by the rules of `tuner.search.pool.rules`; the
                         latter is what a run does, and evolves what has no template
-    process+base        the same with estimates that a base model corrects
+    process+prior       the same with estimates that the shipped base model corrects
     process+seeds       begun with the best of similar tasks, and their neighbours
     evolution+base      the same as `evolution`, boosted on top of a base model
     FILE.py:CLASS       a strategy of one's own

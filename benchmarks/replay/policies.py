@@ -10,20 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
+from cluster.driver.warm_start import base_for
 from tuner.candidate import Candidate
 from tuner.cost_models import pretrained
 from tuner.cost_models.base import CostModel
 from tuner.cost_models.dataset import Examples
 from tuner.cost_models.learner import InlineLearner
 from tuner.cost_models.named import XGB_MODEL
-from tuner.cost_models.process import ProcessModel, dump_rows, load_process
+from tuner.cost_models.prior import NO_PRIORS, Priors, load_priors
 from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
+from tuner.options import SHIPPED
 from tuner.record import Measurement, Status
 from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded
-from tuner.replay.recorded_settings import setting_features
 from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.report.winners import choose_best
@@ -58,8 +59,8 @@ class Policy:
 
     Attributes:
         learns: whether the cost model is one that can.
-        base: whether it begins with a base model of traces; `prior` with one of settings, and
-            `seeds` with seeds.
+        base: whether it begins with a base model of traces; `prior` with the one of settings
+            that ships, and `seeds` with seeds.
     """
 
     strategy: str | SearchMaker = "evolutionary"
@@ -75,7 +76,7 @@ POLICIES = {
     "local": Policy(lambda task, seed: StaticSearch(task, seed, Neighbours(), Seeds())),
     "evolution": Policy(lambda task, seed: Evolution(task, seed)),
     "evolution-blind": Policy(lambda task, seed: Evolution(task, seed), learns=False),
-    "process+base": Policy(prior=True),
+    "process+prior": Policy(prior=True),
     "process+seeds": Policy(seeds=True),
     "evolution+base": Policy(lambda task, seed: Evolution(task, seed), base=True),
 }
@@ -118,17 +119,6 @@ class WarmStart:
             self.models[name] = pretrained.train(_together(others))
         return self.models[name]
 
-    def prior(self, name: str) -> ProcessModel:
-        """The process of the other tasks' settings."""
-        others = [r.recorded() for n, r in sorted(self.recordings.items()) if n != name]
-        known = [[row for row in rows if row.measurement.latency_s] for rows in others]
-        features = [setting_features(rows) for rows in known]
-        groups = [np.full(len(rows), n, dtype=np.int32) for n, rows in enumerate(known)]
-        times_s = [row.measurement.latency_s for rows in known for row in rows]
-        latencies_s = np.array(times_s, dtype=np.float32)
-        data = dump_rows(np.concatenate(features), latencies_s, np.concatenate(groups))
-        return load_process(data)
-
     def seeds(self, task: Task) -> Seeds:
         """The best candidates of similar recorded tasks."""
         entries = [
@@ -165,6 +155,11 @@ def _together(recordings: Sequence[Recording]) -> Examples:
     if not parts:
         raise TunerError("a base model needs recordings of other tasks")
     return pretrained.together(parts)
+
+
+def shipped_priors(target: str) -> Priors:
+    """What ships for a target's settings."""
+    return load_priors(base_for(SHIPPED, target, None).priors)
 
 
 def policy_of(name: str) -> Policy:
@@ -234,7 +229,7 @@ def search(
         make_search=search_maker(
             policy.strategy,
             warm_start.seeds if policy.seeds else no_seeds,
-            prior=warm_start.prior(tasks[0].name) if policy.prior else None,
+            priors=shipped_priors(tasks[0].target) if policy.prior else NO_PRIORS,
         ),
         seed=seed,
         allocator=allocator,

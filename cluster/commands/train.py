@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -58,8 +59,11 @@ def train(runs: tuple[RunLocation, ...], name: str | None, out: Path | None, as_
     click.echo(f"{kept}: {of} for {base.family}{known}")
 
 
-def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
+def train_on(runs: tuple[RunLocation, ...], forms: Collection[str] | None = None) -> BaseModel:
     """A base model of finished runs, all of one family of targets.
+
+    Args:
+        forms: of templates, those whose settings it learns; None is all of them.
 
     Raises:
         TunerError: a run is missing or of another family, or nothing can be learned from them.
@@ -82,6 +86,8 @@ def train_on(runs: tuple[RunLocation, ...]) -> BaseModel:
         stores = [store for _, store in found]
         programs = pretrained.training_set(stores, columns=FEATURE_LENGTH)
         settings = pretrained.settings_set(stores, describe_settings)
+    if forms is not None:
+        settings = {form: settings[form] for form in forms}
     return pretrained.learn(programs, settings, families.pop(), FEATURE_VERSION, time.time())
 
 

@@ -35,7 +35,7 @@ from cluster.console.output import nothing_on_stdout, print_json
 from cluster.driver.kept_model import check_kept, kept_model
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
-from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, UNTIL, TuneOptions
+from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, SHIPPED, UNTIL, TuneOptions
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 
@@ -137,11 +137,12 @@ def _efforts() -> str:
 )
 @click.option(
     "--base-model",
-    metavar="none|auto|NAME|FILE",
-    default="none",
+    metavar="shipped|none|auto|NAME|FILE",
+    default=SHIPPED,
     show_default=True,
-    type=Parsed("text", parse.nonempty, completion.words("none", "auto")),
-    help="What the cost model begins with; auto is the model of the target's family.",
+    type=Parsed("text", parse.nonempty, completion.words(SHIPPED, "none", "auto")),
+    help="What cost models begin with: the one that comes with the tuner, nothing, the "
+    "registered one of the target's family, or another.",
 )
 @click.option(
     "--seeds-from",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from spaces.design_space.declared.fit import Fit
 from tuner.errors import TunerError, UsageError
 from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.space.source import read_source
 from tuner.task import SpaceSource, Task
+
+if TYPE_CHECKING:
+    from spaces.design_space.declared.fit import Fit
 
 _CHILD = "spaces.design_space.declared.fit:FitChild"
 _START_S = 120.0
@@ -79,5 +82,5 @@ def _tried(tasks: Sequence[Task], space: SpaceSource) -> Fit:
     )
     if not isinstance(outcome, Returned):
         raise TunerError(f"{space.file}: {outcome}")
-    assert isinstance(outcome.value, Fit)
-    return outcome.value
+    found: Fit = outcome.value
+    return found

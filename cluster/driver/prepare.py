@@ -18,7 +18,7 @@ from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
 from tuner.layers import Layers, versions
-from tuner.options import TuneOptions
+from tuner.options import SHIPPED, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import LAYER, Manifest, RunFolder, open_run, other_layers
 from tuner.runs.lock import RunLock
@@ -71,14 +71,14 @@ def prepare(
         tracking_uri, device, driver_pid: see `SearchJob`.
     """
     from cluster.driver.run_target import target_here
-    from cluster.driver.warm_start import base_for, seeds_for
+    from cluster.driver.warm_start import NONE, base_for, seeds_for
     from spaces.design_space.default_schedule import default_candidate
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract, left_as_they_are
     from spaces.lowering.lower import lower
 
     space, layers = found_space(options), tried_layers(options)
-    if layers.cost_model is not None and options.base_model != "none":
+    if layers.cost_model is not None and options.base_model not in (NONE, SHIPPED):
         raise UsageError("base_model: it is for our cost model, and another is named")
     model = load_model(options.model, on_found)
     target = target or target_here(run, options.target)

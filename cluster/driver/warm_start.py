@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import tuner.cost_models
 from cluster.search.job import WarmStart
 from tuner.checks import is_emulated
 from tuner.errors import TunerError
+from tuner.options import SHIPPED
 from tuner.runs.emulated import refuse_emulated
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds, gather
@@ -17,32 +19,49 @@ from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task, task_key
 
 NONE, AUTO = "none", "auto"
+_SHIPPED = Path(tuner.cost_models.__file__).with_name("shipped")
 
 
 def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
     """The base model that the user asked for.
 
     Args:
-        wanted: `none`, `auto`, a registered name, `NAME:VERSION`, or the path of a file, which has
-            a slash or ends in `.json`.
+        wanted: `shipped`, which may be none, `none`, `auto`, a registered name, `NAME:VERSION`, or
+            the path of a file, which has a slash or ends in `.json`.
         tracking_uri: URI of MLflow; None is the user's own registry.
 
     Raises:
         TunerError: it does not exist, or does not fit this target or these features.
     """
-    if wanted == NONE:
+    if wanted == NONE or (wanted == SHIPPED and not shipped_file(target).exists()):
         return WarmStart()
     from spaces.features.vectors import FEATURE_VERSION
     from tuner.cost_models.pretrained import family, read_base_model, refuse_misfit, registered_name
     from tuner.tracking.mlflow_models import fetch, registry_uri
 
-    if _is_file(wanted):
+    if wanted == SHIPPED:
+        name, base = wanted, read_base_model(shipped_file(target))
+    elif _is_file(wanted):
         name, base = wanted, read_base_model(Path(wanted))
     else:
         asked = registered_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
-    return WarmStart(name, base.model or None, base.process)
+    return WarmStart(name, base.model or None, base.priors)
+
+
+def shipped_file(target: str) -> Path:
+    """The base model that ships with the tuner for a target; there may be none.
+
+    Args:
+        target: canonical JSON.
+    """
+    from spaces.targets.backends import backend_of
+    from spaces.targets.cpu import cpu_of
+
+    kind = backend_of(target).kind
+    bits = 8 * cpu_of(target).vector_bytes if kind == "llvm" else 0
+    return _SHIPPED / f"{kind}-{bits}.json"
 
 
 def check_base(wanted: str) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 
 @contextlib.contextmanager
 def lean_head() -> Iterator[None]:
-    """Within it `ray.init` starts no dashboard, no autoscaler's monitor and no log monitor.
+    """Within it `ray.init` starts no dashboard, no autoscaler's monitor and no log monitor, and the
+    dashboard's agent serves nobody.
 
     Ray 2.60 starts a dashboard process even where it is told not to include one, and waits until
     it is up: half of the time that a cluster of this machine takes to start, and most of the time
     that it takes to end. There is no public way to leave it out. A Ray without the methods that are
     replaced here starts as it always does.
     """
+    from ray._private import utils
     from ray._private.node import Node
 
     changed: dict[str, Callable[..., None]] = {
@@ -26,15 +28,26 @@ def lean_head() -> Iterator[None]:
     usual = {name: getattr(Node, name) for name in changed if hasattr(Node, name)}
     for name in usual:
         setattr(Node, name, changed[name])
+    lacks = getattr(utils, "get_dashboard_dependency_error", None)
+    if lacks is not None:
+        utils.get_dashboard_dependency_error = _lacks_packages
     try:
         yield
     finally:
+        if lacks is not None:
+            utils.get_dashboard_dependency_error = lacks
         for name, method in usual.items():
             setattr(Node, name, method)
 
 
 def _no_api_server(node: Any, **_: Any) -> None:
     node._webui_url = ""
+
+
+def _lacks_packages() -> Exception:
+    """What Ray says where the packages of its dashboard are not installed: its agent is then the
+    small one, which imports no server."""
+    return ImportError("an embedded cluster has no dashboard")
 
 
 def _nothing(node: Any) -> None:

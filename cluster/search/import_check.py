@@ -19,7 +19,6 @@ from pathlib import Path
 import psutil
 
 from actors.quiet_lock import Quiet
-from spaces.import_check.check import Limits
 from tuner.errors import named_line
 from tuner.files.own_folder import make_own, own_folder
 from tuner.options import TuneOptions
@@ -27,7 +26,7 @@ from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
-from tuner.runs.import_check import ImportCheck, read_check, write_check
+from tuner.runs.import_check import ImportCheck, Limits, read_check, write_check
 from tuner.runs.remote import put_check
 
 _log = logging.getLogger(__name__)

@@ -32,13 +32,13 @@ class WarmStart:
     Attributes:
         name: name of the base model, version included; `none` where there is none.
         model: the base model of programs as bytes; None without one.
-        process: the base model of templates' settings as bytes; empty without one.
+        priors: the base models of templates' settings as bytes, by form.
         seeds: seeds of the searches, by task key; only for tasks that have any.
     """
 
     name: str = "none"
     model: bytes | None = None
-    process: bytes = b""
+    priors: Mapping[str, bytes] = field(default_factory=dict)
     seeds: Mapping[str, Seeds] = field(default_factory=dict)
 
     @property

@@ -27,7 +27,7 @@ from cluster.search.theirs import made, strategy
 from spaces.targets.backends import Backend
 from tuner.cost_models.learner import ProcessLearner
 from tuner.cost_models.named import XGB_MODEL
-from tuner.cost_models.process import load_process
+from tuner.cost_models.prior import load_priors
 from tuner.files.own_folder import own_folder
 from tuner.measure import MeasuredPrograms, Measurer
 from tuner.runs.folder import RunFolder
@@ -137,7 +137,7 @@ def new_session(
             strategy(job.layers.strategy, str(options.strategy)),
             lambda task: seeds.get(task.key, Seeds()),
             max_kernels=options.max_kernels,
-            prior=load_process(known) if (known := job.warm_start.process) else None,
+            priors=load_priors(job.warm_start.priors),
         ),
         allocator=None if allocator is None else made(allocator, "allocator"),
         seed=options.seed,

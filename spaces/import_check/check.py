@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +22,17 @@ from spaces.import_check.sources import CannotRun, LeftOpen, left_open
 from spaces.targets.backends import backend_of
 from spaces.targets.target import fits_here
 from tuner.errors import TunerError, first_line
-from tuner.runs.import_check import FAULT_FOLDER, ImportCheck
+from tuner.runs.import_check import FAULT_FOLDER, ImportCheck, Limits
 from tuner.task import Instance
 
 Array = npt.NDArray[Any]
 _HOST = '{"kind":"llvm"}'
 _LOCATE_S = 120.0
+_NICE = 5
+"""How far others go first: a run's first builds do, which this runs beside."""
 _SHARE = 0.3
 """The share of the free memory that a model may take: both sides hold its weights, ours twice
 while it compiles."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a comparison may be.
-
-    Attributes:
-        seconds: of processor time, the search for a node at fault not counted.
-        bytes_free: memory.
-    """
-
-    seconds: float
-    bytes_free: int
 
 
 def check_import(
@@ -218,6 +208,7 @@ class ImportCheckChild:
         from spaces.frontends.model_copy import load_input_values, load_model_copy
         from spaces.frontends.references import load_references
 
+        os.nice(_NICE)
         size = sum(file.stat().st_size for file in model_dir.iterdir())
         if size > limits.bytes_free * _SHARE:
             free = f"{_SHARE:.0%} of the {limits.bytes_free >> 20} MB that are free"

@@ -1,4 +1,4 @@
-"""Imports TVM without PyTorch, in processes of ours.
+"""Imports TVM without PyTorch and without sessions of many processes, in processes of ours.
 
 TVM and `tvm_ffi` import PyTorch wherever it is installed, to be safe from clashing symbols on
 Windows and to convert its tensors: 1.3 s of processor time and 200 MB in each process. Whoever
@@ -19,14 +19,15 @@ from spaces.ir.cuda_runtime import load_cudart
 from tuner.process.lean_import import without
 
 _LIBRARIES = ("tvm", "tvm_ffi")
-_EXTRA = "torch"
+_EXTRAS = ("torch", "tvm.runtime.disco")
+"""PyTorch, and TVM's sessions of many processes, which take a quarter of its import."""
 
 
 class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ == _LIBRARIES[0]:
             load_cudart()
-        with without(_EXTRA):
+        with without(*_EXTRAS):
             super().exec_module(module)
 
 

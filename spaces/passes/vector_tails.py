@@ -113,13 +113,13 @@ def _split(loop: Any, others: Any, limits: list[Any], maskable: Any) -> Any:
     if masked is not None:
         return tirx.IfThenElse(least >= extent, whole, masked)
     var = tirx.Var(f"{loop.loop_var.name}_end", loop.loop_var.ty)
-    values = [rewrite.replaced(value, [(loop.loop_var, var)]) for value in realize.iter_values]
-    block = rewrite.copied_block(realize.block)
+    # A block may name the loop itself, as one that reads a tile's sums does (`tile_accumulators`).
+    moved = rewrite.replaced(realize, [(loop.loop_var, var)])
     end = tirx.For(
         var,
         loop.min,
         tirx.Max(tirx.Min(least, extent), rewrite.constant(0, extent)),
         tirx.ForKind.SERIAL,
-        SBlockRealize(values, others, block),
+        SBlockRealize(moved.iter_values, others, rewrite.copied_block(moved.block)),
     )
     return tirx.IfThenElse(least >= extent, whole, end)

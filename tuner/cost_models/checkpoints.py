@@ -10,7 +10,7 @@ import numpy as np
 from tuner.arrays import Features, Floats32
 from tuner.cost_models.base import FittedModel, ModelKind
 from tuner.cost_models.learner import FitPolicy
-from tuner.cost_models.process import dump_rows
+from tuner.cost_models.process import MeasuredSettings
 
 _POLICY = FitPolicy(most=128)
 
@@ -59,8 +59,9 @@ class Checkpoints:
 def _together(parts: Sequence[Rows]) -> bytes:
     """The process of several tasks."""
     groups = [np.full(len(times), task) for task, (_, times) in enumerate(parts)]
-    return dump_rows(
+    rows = MeasuredSettings(
         np.concatenate([features for features, _ in parts]),
         np.concatenate([times for _, times in parts]),
         np.concatenate(groups).astype(np.int32),
     )
+    return rows.dump()

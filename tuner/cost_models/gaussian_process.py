@@ -29,9 +29,11 @@ up to far more than 1, since measured ones are alike."""
 _NOISE = 0.02
 """Standard deviation of a measurement's logarithm."""
 _LEAST_SPREAD = 0.05
-_FREEDOM = 4.0
+FREEDOM = 4.0
 """Degrees of freedom of the points' own errors."""
 _ROUNDS = 5
+TO_DEVIATION = 1.4826
+"""The standard deviation of normal noise over the median of its absolute values."""
 
 _T = TypeVar("_T", np.float32, np.float64)
 
@@ -118,7 +120,7 @@ def _own_variances(shared: Floats, values: Floats, usual: float) -> Floats:
         inverse = np.linalg.inv(shared + np.diag(own))
         left = own * (inverse @ values)
         unsure = own - np.square(own) * np.diag(inverse)
-        own = (_FREEDOM * usual + np.square(left) + unsure) / (_FREEDOM + 1.0)
+        own = (FREEDOM * usual + np.square(left) + unsure) / (FREEDOM + 1.0)
     return own
 
 

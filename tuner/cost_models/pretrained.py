@@ -13,8 +13,8 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,18 @@ from typing import Any
 import numpy as np
 
 from tuner.arrays import Features
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, form_of
 from tuner.checks import EMULATED, is_emulated, marks_of
 from tuner.cost_models.base import CostModel, pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
-from tuner.cost_models.process import ProcessModel, dump_rows
+from tuner.cost_models.prior import PriorModel
 from tuner.errors import TunerError
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 
-FORMAT = 2
+FORMAT = 3
 NAME_PREFIX = "tuner-cost-model-"
 _FOLDS = 5
-_MODELS = ("model", "process")
 
 
 def family(target_json: str) -> str:
@@ -71,8 +70,8 @@ class BaseModel:
         accuracy: share of pairs ordered correctly on tasks it had not seen, found by leaving
             tasks out; None with a single task.
         created_s: seconds since the epoch.
-        process: the process of templates' settings, as `tuner.cost_models.process.load_process`
-            takes it; empty where none was learned.
+        priors: models of templates' settings, by form, as `tuner.cost_models.prior.PriorModel`
+            dumps them.
     """
 
     model: bytes
@@ -82,14 +81,23 @@ class BaseModel:
     records: int
     accuracy: float | None
     created_s: float
-    process: bytes = b""
+    priors: Mapping[str, bytes] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The text of a model file."""
-        models = {name: getattr(self, name) for name in _MODELS}
-        texts = {name: base64.b64encode(data).decode("ascii") for name, data in models.items()}
-        plain = asdict(self) | texts
-        return json.dumps({"format": FORMAT} | plain) + "\n"
+        models = {
+            "model": _text_of(self.model),
+            "priors": {form: _text_of(data) for form, data in self.priors.items()},
+        }
+        return json.dumps({"format": FORMAT} | asdict(self) | models) + "\n"
+
+
+def _text_of(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _bytes_of(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
 
 
 def base_model_from_json(text: str, *, where: str) -> BaseModel:
@@ -104,7 +112,8 @@ def base_model_from_json(text: str, *, where: str) -> BaseModel:
             raise TunerError(
                 f"{where} is a base model of format {found}, this tuner reads {FORMAT}: train anew"
             )
-        raw |= {name: base64.b64decode(raw[name], validate=True) for name in _MODELS}
+        raw["model"] = _bytes_of(raw["model"])
+        raw["priors"] = {form: _bytes_of(data) for form, data in raw["priors"].items()}
         model = BaseModel(**raw)
         if not all(isinstance(t, str) and t for t in (model.family, model.features)):
             raise TypeError("family or features")
@@ -157,7 +166,8 @@ def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
     one task on one device with one toolchain. Records without features, or with a vector of another
     length than `columns`, are left out, and so are groups with less than two rows.
     """
-    return together([g for s in stores for g in _groups(s, partial(_stored, s, columns))])
+    found = (_groups(s, partial(_stored, s, columns), lambda space: "") for s in stores)
+    return together([group for groups in found for _, group in groups])
 
 
 def _stored(store: RecordStore, columns: int, task: Task) -> Describe:
@@ -171,9 +181,15 @@ def _stored(store: RecordStore, columns: int, task: Task) -> Describe:
     return describe
 
 
-def settings_set(stores: Iterable[RecordStore], describe: Callable[[Task], Describe]) -> Examples:
-    """The same of the settings of templates, whose features are worked out anew."""
-    return together([group for store in stores for group in _groups(store, describe)])
+def settings_set(
+    stores: Iterable[RecordStore], describe: Callable[[Task], Describe]
+) -> dict[str, Examples]:
+    """The same of the settings of templates, whose features are worked out anew, by form."""
+    found: dict[str, list[Examples]] = {}
+    for store in stores:
+        for form, group in _groups(store, describe, form_of):
+            found.setdefault(form, []).append(group)
+    return {form: together(groups) for form, groups in found.items()}
 
 
 def together(parts: Sequence[Examples]) -> Examples:
@@ -193,38 +209,57 @@ Describe = Callable[[Candidate], Features | None]
 """Features of a task's candidate; None where there are none."""
 
 
-def _groups(store: RecordStore, describe_task: Callable[[Task], Describe]) -> Iterator[Examples]:
-    """The groups of a store that have two rows or more."""
+def _groups(
+    store: RecordStore, describe_task: Callable[[Task], Describe], part: Callable[[str], str]
+) -> Iterator[tuple[str, Examples]]:
+    """The groups of a store that have two rows or more.
+
+    Args:
+        part: gives the part of a space by its name: what is of another part is another group.
+    """
     for task in store.tasks():
         describe = describe_task(task)
-        by_device: dict[tuple[str, str], Dataset] = {}
+        parts: dict[str, dict[tuple[str, str], Dataset]] = {}
         for record in store.scan(task.key):
             if (vector := describe(record.trial.candidate)) is not None:
                 device, toolchain = record.provenance.device, record.provenance.toolchain
+                by_device = parts.setdefault(part(record.trial.candidate.space), {})
                 by_device.setdefault((device, toolchain), Dataset()).add(record, vector)
-        # Candidates that failed before they reached a device have none: they join the largest.
-        homeless = [by_device.pop(d) for d in list(by_device) if not d[0] and len(by_device) > 1]
-        groups = sorted((d.snapshot() for d in by_device.values()), key=len, reverse=True)
-        for more in homeless:
-            if len(more):
-                groups[0] = groups[0].with_more(more.snapshot())
-        yield from (group for group in groups if len(group) > 1)
+        for name, by_device in parts.items():
+            yield from ((name, group) for group in _of_devices(by_device) if len(group) > 1)
+
+
+def _of_devices(by_device: dict[tuple[str, str], Dataset]) -> list[Examples]:
+    """What was measured on each device with each toolchain. Candidates that failed before they
+    reached a device have none: they join the largest."""
+    homeless = [by_device.pop(d) for d in list(by_device) if not d[0] and len(by_device) > 1]
+    groups = sorted((d.snapshot() for d in by_device.values()), key=len, reverse=True)
+    for more in homeless:
+        if len(more):
+            groups[0] = groups[0].with_more(more.snapshot())
+    return groups
 
 
 def learn(
-    programs: Examples, settings: Examples, family: str, features: str, created_s: float
+    programs: Examples,
+    settings: Mapping[str, Examples],
+    family: str,
+    features: str,
+    created_s: float,
 ) -> BaseModel:
-    """The base model of what was measured of programs and of templates' settings.
+    """The base model of what was measured of programs and of templates' settings, by form.
 
     Raises:
         TunerError: nothing was.
     """
-    if not len(programs) + len(settings):
+    records = len(programs) + sum(map(len, settings.values()))
+    if not records:
         raise TunerError(
             "these runs hold nothing to learn from: no task has two records whose features are "
             "of this version"
         )
-    found = [(programs, None), (settings, ProcessModel)]
+    priors = [(examples, PriorModel) for examples in settings.values()]
+    found: list[tuple[Examples, Callable[[int], CostModel] | None]] = [(programs, None), *priors]
     judged = [(len(np.unique(e.groups)), accuracy_on_others(e, make)) for e, make in found]
     known = [(tasks, accuracy) for tasks, accuracy in judged if accuracy is not None]
     return BaseModel(
@@ -232,20 +267,24 @@ def learn(
         family=family,
         features=features,
         tasks=sum(tasks for tasks, _ in judged),
-        records=len(programs) + len(settings),
+        records=records,
         accuracy=sum(n * a for n, a in known) / sum(n for n, _ in known) if known else None,
         created_s=created_s,
-        process=dump_rows(settings.features, settings.latencies_s, settings.groups)
-        if len(settings)
-        else b"",
+        priors={form: train(examples, PriorModel) for form, examples in settings.items()},
     )
 
 
-def train(examples: Examples, *, seed: int = 0) -> bytes:
-    """A cost model of all rows, as `XgbModel.dump` writes it."""
+def train(
+    examples: Examples, make: Callable[[int], CostModel] | None = None, *, seed: int = 0
+) -> bytes:
+    """A model of all rows, as it dumps itself.
+
+    Args:
+        make: makes a model; None is XGBoost's.
+    """
     from tuner.cost_models.xgb import XgbModel
 
-    model = XgbModel(seed)
+    model = (make or XgbModel)(seed)
     model.fit(examples.features, examples.latencies_s, examples.groups, examples.censored)
     return model.dump()
 

@@ -26,14 +26,14 @@ TRAITS_REACH, KERNELS_REACH = 2.1, 0.9
 STRANGE = 0.8
 """The likeness of kernels of different spaces whose features and traits are equal: the same knobs
 may stand for other loops."""
-_MOST_OF_A_BASE = 1024
 _DIGITS = 4
 _WHOLE = TRAITS_SHARE + KERNELS_SHARE + SHAPES_SHARE + OWN_SHARE
 _LEAST_SPREAD = 0.3
 """Of an estimate's error, as a logarithm: what is measured first is alike, and seems to say more of
 the others than it does."""
 MOST_LEARNED = 256
-"""The most times that a process is fitted to while a search waits for it."""
+"""The most times that a process is fitted to, the fastest of their tasks, which decide: a search
+waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,15 @@ class ProcessModel:
     Args:
         seed: of nothing: the same rows give the same model.
         scale: of the features; None takes that of the rows that are learned from.
-        most: the most rows to learn from: the fastest of their tasks, which decide.
     """
 
-    def __init__(self, seed: int = 0, scale: Scale | None = None, most: int = MOST_LEARNED) -> None:
+    def __init__(self, seed: int = 0, scale: Scale | None = None) -> None:
         del seed
-        self._given, self._most = scale, most
+        self._given = scale
         # Nothing is fitted to no rows: a search makes a model for each choice.
         none = np.zeros(0, dtype=np.float32)
         features = np.zeros((0, ESTIMATE_COLUMN + 1), dtype=np.float32)
-        self._rows = _Rows(features, none, none.astype(np.int32))
+        self._rows = MeasuredSettings(features, none, none.astype(np.int32))
 
     def fit(
         self,
@@ -93,12 +92,12 @@ class ProcessModel:
         """See `CostModel`. A lower bound counts as a time; a candidate that failed does not."""
         del censored
         rows = np.flatnonzero(np.isfinite(latencies_s))
-        self._rows = _Rows(features[rows], latencies_s[rows], groups[rows])
-        learned = self._rows.fastest(self._most)
+        self._rows = MeasuredSettings(features[rows], latencies_s[rows], groups[rows])
+        learned = self._rows.fastest(MOST_LEARNED)
         self._scale = self._given or scale_of(learned.features)
         self._points = self._scale.apply(learned.features)
         errors, self._constant = learned.errors()
-        self._process = Process(self._shared(self._points), errors, _LEAST_SPREAD)
+        self._process = Process(covariance(self._points, self._points), errors, _LEAST_SPREAD)
 
     def predict(self, features: Floats32) -> Floats32:
         """See `CostModel`."""
@@ -109,23 +108,20 @@ class ProcessModel:
 
     def means(self, features: Floats32) -> Floats:
         """Logarithms of the latencies that some settings are expected to have, once fitted."""
-        across = self._shared(self._scale.apply(features))
-        return _log_estimates(features) + self._constant + self._process.means(across)
+        across = covariance(self._scale.apply(features), self._points)
+        return log_estimates(features) + self._constant + self._process.means(across)
 
     def spreads(self, features: Floats32, waiting: Floats32) -> Floats:
         """Standard deviations of these logarithms, once the times of other settings are known."""
         points, others = self._scale.apply(features), self._scale.apply(waiting)
         known = np.concatenate([self._points, others])
-        shared, across = _shared(known, known), _shared(points, known)
+        shared, across = covariance(known, known), covariance(points, known)
         return self._process.spreads_beside(shared, across, _WHOLE)
-
-    def _shared(self, points: Floats32) -> Floats:
-        return _shared(points, self._points)
 
     def dump(self) -> bytes:
         """See `CostModel`: the rows that were learned from, as an archive of NumPy's. Whoever loads
         it scales them by themselves."""
-        return dump_rows(self._rows.features, self._rows.latencies_s, self._rows.groups)
+        return self._rows.dump()
 
     def load(self, data: bytes) -> None:
         """See `CostModel`."""
@@ -133,33 +129,23 @@ class ProcessModel:
             self.fit(found["features"], found["latencies_s"], found["groups"])
 
 
-def load_process(data: bytes) -> ProcessModel:
-    """The process of a base model (`tuner.cost_models.pretrained`), which is fitted once.
-
-    Raises:
-        ValueError: the bytes are none.
-    """
-    model = ProcessModel(most=_MOST_OF_A_BASE)
-    model.load(data)
-    return model
-
-
-def dump_rows(features: Floats32, latencies_s: Floats32, groups: Ints32) -> bytes:
-    """The model that learns from these rows, as `ProcessModel.load` takes it."""
-    file = io.BytesIO()
-    np.savez_compressed(file, features=features, latencies_s=latencies_s, groups=groups)
-    return file.getvalue()
-
-
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class MeasuredSettings:
     """Settings with their times, and the number of each one's task."""
 
     features: Floats32
     latencies_s: Floats32
     groups: Ints32
 
-    def fastest(self, number: int) -> _Rows:
+    def dump(self) -> bytes:
+        """The model that learns from these rows, as `ProcessModel.load` takes it."""
+        file = io.BytesIO()
+        np.savez_compressed(
+            file, features=self.features, latencies_s=self.latencies_s, groups=self.groups
+        )
+        return file.getvalue()
+
+    def fastest(self, number: int) -> MeasuredSettings:
         """The rows that are the fastest beside the best of their tasks."""
         if len(self.groups) <= number:
             return self
@@ -167,12 +153,12 @@ class _Rows:
         for of_task in self._tasks():
             beside_best[of_task] /= beside_best[of_task].min()
         kept = np.sort(np.argsort(beside_best, kind="stable")[:number])
-        return _Rows(self.features[kept], self.latencies_s[kept], self.groups[kept])
+        return MeasuredSettings(self.features[kept], self.latencies_s[kept], self.groups[kept])
 
     def errors(self) -> tuple[Floats, float]:
         """The errors of the estimates without what all of a task have in common, and the mean of
         that over the tasks."""
-        errors = np.log(self.latencies_s.astype(np.float64)) - _log_estimates(self.features)
+        errors = np.log(self.latencies_s.astype(np.float64)) - log_estimates(self.features)
         common = []
         for of_task in self._tasks():
             common.append(float(np.median(errors[of_task])))
@@ -183,11 +169,11 @@ class _Rows:
         return [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
 
 
-def _log_estimates(features: Floats32) -> Floats:
+def log_estimates(features: Floats32) -> Floats:
     return features[:, ESTIMATE_COLUMN].astype(np.float64) * math.log(2.0)
 
 
-def _shared(some: Floats32, others: Floats32) -> Floats:
+def covariance(some: Floats32, others: Floats32) -> Floats:
     """The covariance of settings' errors, without what is each one's own."""
     apart = square_distances(some, others)
     traits = TRAITS_SHARE * np.exp(apart * np.float32(-1 / TRAITS_REACH**2))

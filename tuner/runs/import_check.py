@@ -17,6 +17,19 @@ FAULT_FOLDER = "import_check"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a comparison may be.
+
+    Attributes:
+        seconds: of processor time, the search for a node at fault not counted.
+        bytes_free: memory.
+    """
+
+    seconds: float
+    bytes_free: int
+
+
+@dataclass(frozen=True, slots=True)
 class ImportCheck:
     """The outcome of a comparison.
 

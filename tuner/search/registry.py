@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.cost_models.process import ProcessModel
+from tuner.cost_models.prior import NO_PRIORS, Priors
 from tuner.options import MAX_KERNELS
 from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
@@ -25,7 +25,7 @@ def search_maker(
     seeds: Callable[[Task], Seeds] = no_seeds,
     *,
     max_kernels: int = MAX_KERNELS,
-    prior: ProcessModel | None = None,
+    priors: Priors = NO_PRIORS,
 ) -> SearchMaker:
     """The maker of a strategy by its name, one of `tuner.checks.STRATEGIES`; or a user's own.
 
@@ -33,12 +33,12 @@ def search_maker(
 
     Args:
         seeds: the seeds of a task's search; those that draw at random take none.
-        prior: what estimates of other tasks' settings got wrong, where it is known.
+        priors: what is known of the settings of other tasks.
         max_kernels: most kernels in the set for a task with symbolic dimensions.
     """
     makers: dict[str, SearchMaker] = {
         "evolutionary": lambda task, seed: StaticSearch(
-            task, seed, Improvement(seed), seeds(task), prior
+            task, seed, Improvement(seed), seeds(task), priors
         ),
         "random": lambda task, seed: RandomSearch(task, seed),
         "replay-function": lambda task, seed: RandomSearch(task, seed, anew=True),

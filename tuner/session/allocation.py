@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tuner.candidate import Candidate
 from tuner.record import Trial, TrialKey
 from tuner.session.allocator import Allocator, AskedTurns, TaskView, Turns, priorities, view
-from tuner.session.given_trials import BEFORE_DEFAULT, given_trial
+from tuner.session.given_trials import BEFORE_DEFAULT, BEFORE_LIBRARIES, given_trial
 from tuner.session.state import SessionState
 from tuner.task import Task
 
@@ -20,7 +20,7 @@ class Allocation:
 
     Args:
         defaults: the default candidate of each task; each has a turn.
-        libraries: candidates of some tasks that call libraries; each has a turn after the default.
+        libraries: candidates of some tasks that call libraries; each has a turn before the default.
         in_flight: keys of the trials that are measured now; changes as they come and go.
         allocator: a user's own; None is `tuner.session.allocator.priorities`.
     """
@@ -41,7 +41,7 @@ class Allocation:
         self._given = {
             task.key: [
                 trial
-                for candidate in (defaults[task.key], *libraries.get(task.key, ()))
+                for candidate in (*libraries.get(task.key, ()), defaults[task.key])
                 if not known.has(trial := given_trial(task, candidate))
             ]
             for task in tasks
@@ -71,11 +71,13 @@ class Allocation:
         return self._known.is_open(task_key) or self._given_is_due(task_key)
 
     def _given_is_due(self, task_key: str) -> bool:
-        if not self._given[task_key] or task_key in self._known.left_out:
+        given = self._given[task_key]
+        if not given or task_key in self._known.left_out:
             return False
         begun = sum(self._known.progress[task_key].statuses.values())
         begun += sum(key.task_key == task_key for key in self._in_flight)
-        return begun >= BEFORE_DEFAULT or not self._known.is_open(task_key)
+        due = BEFORE_LIBRARIES if len(given) > 1 else BEFORE_DEFAULT  # the default is the last
+        return begun >= due or not self._known.is_open(task_key)
 
     def _views(self) -> Iterator[TaskView]:
         flying = Counter(key.task_key for key in self._in_flight)

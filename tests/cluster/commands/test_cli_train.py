@@ -15,9 +15,10 @@ from cluster.cli import run
 from cluster.driver.warm_start import base_for, seeds_for
 from spaces.design_space.task_space import TaskSpace
 from tests.contracts.programs import gemm_task
-from tuner.candidate import Candidate, CandidateKind, Draft
+from tuner.candidate import Candidate, CandidateKind, Draft, form_of
 from tuner.cost_models.pretrained import BaseModel, family, read_base_model
-from tuner.cost_models.process import ESTIMATE_COLUMN, load_process
+from tuner.cost_models.prior import load_priors
+from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
@@ -85,7 +86,7 @@ def test_a_file_is_written_and_nothing_registered(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_run_of_templates_teaches_the_process_of_their_settings(
+def test_a_run_of_templates_teaches_the_prior_of_their_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, folder = tmp_path / "base.json", a_run_of_templates(tmp_path / "run")
@@ -95,7 +96,7 @@ def test_a_run_of_templates_teaches_the_process_of_their_settings(
     assert start.model is None
     task = gemm_task()
     (settings, *_) = TaskSpace(task).settings(Draft(task.key, 1, 1, listing=True))
-    off = load_process(start.process).means(settings.features[:20])
+    off = load_priors(start.priors)[form_of(settings.space)].means(settings.features[:20])
     estimates = settings.features[:20, ESTIMATE_COLUMN] * math.log(2.0)
     assert (off - estimates).tolist() == pytest.approx([math.log(3.0)] * 20, abs=0.01)
 

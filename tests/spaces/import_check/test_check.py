@@ -12,11 +12,11 @@ import pytest
 from spaces.frontends.model import Model, load_model
 from spaces.frontends.onnx import graph
 from spaces.import_check import sources
-from spaces.import_check.check import Limits, check_import
+from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, left_open, onnx_source
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
 from tuner.options import ModelSpec
-from tuner.runs.import_check import ImportCheck
+from tuner.runs.import_check import ImportCheck, Limits
 
 pytestmark = pytest.mark.tvm
 

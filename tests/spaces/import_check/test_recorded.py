@@ -16,12 +16,13 @@ from spaces.frontends.model import Model
 from spaces.frontends.model_copy import load_model_copy, save_model_copy
 from spaces.frontends.references import Reference, References, load_references, save_references
 from spaces.import_check.answers import answers_for, record
-from spaces.import_check.check import Limits, check_import
+from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun
 from spaces.ir.element_types import numpy_dtype
 from tests.needed import needed_package
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET
 from tuner.options import ModelSpec
+from tuner.runs.import_check import Limits
 
 torch = needed_package("torch")
 pytestmark = pytest.mark.tvm

@@ -19,6 +19,7 @@ import sys
 import tvm
 assert "torch" not in sys.modules
 import torch
+import tvm.runtime.disco
 assert (tvm.runtime.from_dlpack(torch.arange(3)).numpy() == [0, 1, 2]).all()
 """
 KNOWN = f"""
@@ -34,6 +35,7 @@ from actors.build_child import BuildChild
 from spaces.design_space.evaluate import make_evaluator
 BuildChild(), make_evaluator()
 assert "tvm" in sys.modules and "torch" not in sys.modules
+assert "tvm.runtime.disco" not in sys.modules
 """
 COMMAND = """
 import sys

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.cost_models.base import pairwise_accuracy
+from tuner.cost_models.prior import PriorModel
 from tuner.cost_models.process import ProcessModel
 from tuner.cost_models.random_model import RandomModel
 from tuner.cost_models.xgb import XgbModel, log_merits
@@ -32,6 +33,10 @@ class TestXgb(CostModelContract):
 
 class TestProcess(CostModelContract):
     made = ProcessModel
+
+
+class TestPrior(CostModelContract):
+    made = PriorModel
 
 
 class TestTheExamples(CostModelContract):

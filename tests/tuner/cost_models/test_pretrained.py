@@ -30,7 +30,7 @@ from tuner.cost_models.pretrained import (
     train,
     training_set,
 )
-from tuner.cost_models.process import ProcessModel, load_process
+from tuner.cost_models.prior import PriorModel, load_priors
 from tuner.cost_models.xgb import XgbModel
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
@@ -113,7 +113,7 @@ class TestTrainingSet:
     def test_nothing_to_learn_from_is_said(self) -> None:
         none = training_set([store_of(("a", 0, ok(1.0), "x"))], columns=4)
         with pytest.raises(TunerError, match="nothing to learn from"):
-            learn(none, none, "llvm-znver4", "1-4", 0.0)
+            learn(none, {}, "llvm-znver4", "1-4", 0.0)
 
     def test_settings_are_described_anew_and_programs_are_none_of_them(self) -> None:
         store = store_of(*(("a", n, ok(n + 1.0), "x") for n in range(6)))
@@ -125,7 +125,8 @@ class TestTrainingSet:
 
             return of
 
-        examples = settings_set([store], describe)
+        ((form, examples),) = settings_set([store], describe).items()
+        assert form == "test"
         assert examples.features.shape == (3, 7)
         assert examples.latencies_s.tolist() == [4.0, 5.0, 6.0]
 
@@ -133,18 +134,19 @@ class TestTrainingSet:
 class TestLearning:
     def test_of_programs_and_settings_there_are_models_apart(self) -> None:
         programs, settings = together([rows(60, 0, 0), rows(60, 1, 1)]), rows(40, 0, 2)
-        base = learn(programs, settings, "llvm-znver4", "1-8", 3.0)
+        base = learn(programs, {"kernel:a-1": settings}, "llvm-znver4", "1-8", 3.0)
         assert (base.tasks, base.records, base.created_s) == (3, 160, 3.0)
         assert base.accuracy == accuracy_on_others(programs)
-        load_process(base.process)
+        assert [*load_priors(base.priors)] == ["kernel:a-1"]
         XgbModel(0).load(base.model)
         assert base_model_from_json(base.to_json(), where="here") == base
 
     def test_without_programs_there_are_no_trees(self) -> None:
         settings = together([rows(40, 0, 0), rows(40, 1, 1)])
-        base = learn(settings.only(np.zeros(0, dtype=np.intp)), settings, "f", "1-8", 0.0)
+        none = settings.only(np.zeros(0, dtype=np.intp))
+        base = learn(none, {"kernel:a-1": settings}, "f", "1-8", 0.0)
         assert base.model == b""
-        assert base.accuracy == accuracy_on_others(settings, ProcessModel)
+        assert base.accuracy == accuracy_on_others(settings, PriorModel)
 
 
 class TestTraining:
@@ -237,7 +239,7 @@ class TestFile:
             "",
             "[]",
             "{}",
-            '{"format": 2}',
+            '{"format": 3}',
             BASE.to_json()[:40],
             json.dumps({**json.loads(BASE.to_json()), "model": "§"}),
             json.dumps({**json.loads(BASE.to_json()), "family": 3}),
@@ -250,8 +252,8 @@ class TestFile:
         assert "\n" not in str(caught.value)
 
     def test_a_later_format_is_named(self) -> None:
-        text = json.dumps({**json.loads(BASE.to_json()), "format": 3})
-        with pytest.raises(TunerError, match="format 3"):
+        text = json.dumps({**json.loads(BASE.to_json()), "format": 4})
+        with pytest.raises(TunerError, match="format 4"):
             base_model_from_json(text, where="here")
 
     def test_a_missing_file_and_a_binary_one_are_refused(self, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from tuner.arrays import Features, Floats32, Rows
 from tuner.candidate import Candidate, Draft, knobs_of
-from tuner.cost_models.process import ESTIMATE_COLUMN, ProcessModel
+from tuner.cost_models.prior import NO_PRIORS, Priors
+from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.measure import Evaluated
 from tuner.record import Record, Status, Trial
 from tuner.search.base import stream
@@ -40,15 +41,15 @@ class PoolSearch:
         seed: of everything random.
         seeds: candidates of this task to propose first, and those of similar tasks, near which
             settings are listed too.
-        prior: see `SettingsPool`.
+        priors: see `SettingsPool`.
     """
 
     def __init__(
-        self, task: Task, seed: int, rule: Rule, seeds: Seeds, prior: ProcessModel | None = None
+        self, task: Task, seed: int, rule: Rule, seeds: Seeds, priors: Priors = NO_PRIORS
     ) -> None:
         self._task, self._seed, self._rule = task, seed, rule
         self._rng = stream(seed, task.key, -1)
-        self._pool = SettingsPool(prior)
+        self._pool = SettingsPool(priors)
         self._trials = Trials()
         self._first = deque(seeds.known)
         self._to_list: deque[Candidate | None] = deque([None, *seeds.parents])

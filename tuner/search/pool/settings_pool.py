@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.arrays import Features, Floats, Floats32, Ints, Ints32, Rows
-from tuner.candidate import Candidate, knobs_of, of_knobs
-from tuner.cost_models.process import ESTIMATE_COLUMN, ProcessModel, scale_of
+from tuner.candidate import Candidate, form_of, knobs_of, of_knobs
+from tuner.cost_models.prior import NO_PRIORS, Priors
+from tuner.cost_models.process import ESTIMATE_COLUMN, scale_of
 from tuner.measure import Settings
 
 _GREED = 3.0
@@ -31,11 +32,11 @@ class SettingsPool:
         scale: of the features.
 
     Args:
-        prior: what estimates of other tasks' settings got wrong; None is not known.
+        priors: what is known of the settings of other tasks.
     """
 
-    def __init__(self, prior: ProcessModel | None = None) -> None:
-        self._prior = prior
+    def __init__(self, priors: Priors = NO_PRIORS) -> None:
+        self._priors = priors
         self._analytic: Floats32 = np.zeros(0, dtype=np.float32)
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         self._names: list[str] = []
@@ -63,8 +64,8 @@ class SettingsPool:
             self.spaces = np.append(self.spaces, np.full(len(new), space))
             features = part.features[new]
             self._analytic = np.append(self._analytic, features[:, ESTIMATE_COLUMN])
-            if self._prior is not None and len(features):
-                features[:, ESTIMATE_COLUMN] = self._prior.means(features) / math.log(2.0)
+            if (prior := self._priors.get(form_of(part.space))) is not None and len(features):
+                features[:, ESTIMATE_COLUMN] = prior.means(features) / math.log(2.0)
             self.features = _below(self.features, features)
             self._values = _below(self._values, part.values[new])
         self.estimates_s = np.exp2(self.features[:, ESTIMATE_COLUMN].astype(np.float64))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tuner.arrays import Features, Floats32
 from tuner.candidate import Candidate, Draft
-from tuner.cost_models.process import ProcessModel
+from tuner.cost_models.prior import NO_PRIORS, Priors
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search.base import Search
@@ -27,14 +27,14 @@ class StaticSearch:
 
     Args:
         rule: chooses among settings.
-        prior: see `tuner.search.pool.settings_pool.SettingsPool`.
+        priors: see `tuner.search.pool.settings_pool.SettingsPool`.
     """
 
     def __init__(
-        self, task: Task, seed: int, rule: Rule, seeds: Seeds, prior: ProcessModel | None = None
+        self, task: Task, seed: int, rule: Rule, seeds: Seeds, priors: Priors = NO_PRIORS
     ) -> None:
         self._task, self._seed, self._seeds = task, seed, seeds
-        self._search: Search = PoolSearch(task, seed, rule, seeds, prior)
+        self._search: Search = PoolSearch(task, seed, rule, seeds, priors)
         self._known: list[Record] = []  # while another search may have to learn from them
         self._undecided, self._asked = True, False
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.cost_models.gaussian_process import TO_DEVIATION
 from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.generations import rung_of
@@ -29,8 +30,6 @@ LEAST_NOISE, _ENOUGH = 1.05, 16
 on noise is estimated."""
 _LIBRARIES = 4
 """Candidates of libraries that a session may lack, which another session of its run had."""
-_TO_DEVIATION = 1.4826
-"""The standard deviation of normal noise over the median of its absolute values."""
 
 
 Chosen = tuple[TaskProgress, list[tuple[Candidate, Instance]]]
@@ -85,7 +84,7 @@ def noise_factor(middle: float, most: float) -> float:
         middle: median of the sizes of logarithms of the ratios between two such times.
         most: the largest factor that is put down to noise.
     """
-    return min(max(math.exp(2 * _TO_DEVIATION * middle), LEAST_NOISE), most)
+    return min(max(math.exp(2 * TO_DEVIATION * middle), LEAST_NOISE), most)
 
 
 class Contention:

@@ -101,9 +101,27 @@ FEW = st.integers(1, 3)
 DTYPE = st.sampled_from(["float32", "float32", "float64"])
 
 
+def hard_swish(x: Any) -> Any:
+    from tvm import topi
+
+    return topi.multiply(x, topi.divide(topi.clip(topi.add(x, 3.0), 0.0, 6.0), 6.0))
+
+
+def silu(x: Any) -> Any:
+    from tvm import topi
+
+    return topi.multiply(x, topi.sigmoid(x))
+
+
+def clipped(x: Any) -> Any:
+    from tvm import topi
+
+    return topi.clip(x, -0.5, 0.75)
+
+
 @st.composite
 def epilogue(draw: Any, inputs: Tensors, out: Any, column: int) -> Tensors:
-    """The program's tensors with some of what usually follows: bias, residual, clip, ReLU."""
+    """The program's tensors with some of what usually follows: bias, residual, activation."""
     from tvm import topi
 
     dtype, shape = str(out.dtype), [int(d) for d in out.shape]
@@ -116,9 +134,8 @@ def epilogue(draw: Any, inputs: Tensors, out: Any, column: int) -> Tensors:
     if draw(st.booleans()):
         tensors.append(tensor("rest", *shape, dtype=dtype))
         out = topi.add(out, tensors[-1])
-    last = draw(st.sampled_from(["none", "relu", "clip"]))
-    out = topi.nn.relu(out) if last == "relu" else out
-    return [*tensors, topi.clip(out, -0.5, 0.75) if last == "clip" else out]
+    last = draw(st.sampled_from([lambda x: x, topi.nn.relu, hard_swish, silu, clipped]))
+    return [*tensors, last(out)]
 
 
 @st.composite
@@ -297,12 +314,25 @@ def _heads() -> Tensors:
     return [q, keys, matmul(parts[0], parts[1], tb=True)]
 
 
+def _ended(make: Callable[[], Tensors], end: Callable[[Any], Any]) -> Callable[[], Tensors]:
+    """A program followed by an operation on each element of its result."""
+
+    def make_both() -> Tensors:
+        *inputs, out = make()
+        return [*inputs, end(out)]
+
+    return make_both
+
+
 FOUND: dict[str, Callable[[], Tensors]] = {
     "square": _product((64, 64), (64, 64)),
     "both-transposed": _product((31, 45), (67, 31), ta=True, tb=True),
     "matrix-times-vector": _product((1, 200), (200, 100)),
     "dense-on-three": _product((2, 19, 40), (40, 33)),
     "heads": _heads,
+    "hard-swish-of-1640": _ended(_product((157, 48), (48, 1640)), hard_swish),
+    "silu-of-1640": _ended(_product((157, 48), (48, 1640)), silu),
+    "hard-swish-channels-21": _ended(_conv("NHWC", 13, 32, 21, 1), hard_swish),
     "channels-255": _conv("NHWC", 13, 32, 255, 1),
     "channels-21": _conv("NHWC", 13, 32, 21, 1),
     "channels-10": _conv("NHWC", 8, 16, 10, 3, pad=1),

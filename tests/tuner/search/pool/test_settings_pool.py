@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.tuner.search.pool.grid import OTHER, SIDE, SPACE, candidate, pool, settings, true_s
-from tuner.candidate import Candidate, CandidateKind, of_knobs
-from tuner.cost_models.process import ProcessModel
+from tuner.candidate import Candidate, CandidateKind, form_of, of_knobs
+from tuner.cost_models.prior import PriorModel
 from tuner.search.pool.settings_pool import SettingsPool
 
 
@@ -43,11 +43,14 @@ def test_how_many_knobs_differ() -> None:
 
 def test_what_is_known_of_other_tasks_corrects_estimates_and_the_analytic_ones_stay() -> None:
     listed = settings()
-    prior = ProcessModel()
+    prior = PriorModel()
     true = np.array([true_s(listed.candidate(n)) for n in range(len(listed))], dtype=np.float32)
     prior.fit(listed.features, true, np.zeros(len(true), dtype=np.int32))
-    made = SettingsPool(prior)
+    made = SettingsPool({form_of(SPACE): prior})
     numbers = made.add([listed])
     assert np.abs(np.log(made.estimates_s / true)).mean() < 0.02
     assert made.analytic(numbers).tolist() == settings().features.tolist()
     assert made.analytic([]).shape == (0, listed.features.shape[1])
+    unknown = SettingsPool({"kernel:other-1": prior})
+    unknown.add([listed])
+    assert unknown.features.tolist() == settings().features.tolist()

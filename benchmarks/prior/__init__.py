@@ -1,0 +1,1 @@
+"""Makes the prior that ships: what templates' estimates get wrong, learned from drawn layers."""
