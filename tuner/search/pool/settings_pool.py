@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tuner.arrays import Features, Floats, Floats32, Ints, Ints32, Rows
 from tuner.candidate import Candidate, form_of, knobs_of, of_knobs
-from tuner.cost_models.prior import NO_PRIORS, Priors
+from tuner.cost_models.prior import NO_PRIORS, PriorModel, Priors
 from tuner.cost_models.process import ESTIMATE_COLUMN, scale_of
 from tuner.measure import Settings
 
@@ -37,6 +37,7 @@ class SettingsPool:
 
     def __init__(self, priors: Priors = NO_PRIORS) -> None:
         self._priors = priors
+        self._off: dict[str, float] = {}
         self._analytic: Floats32 = np.zeros(0, dtype=np.float32)
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         self._names: list[str] = []
@@ -65,12 +66,20 @@ class SettingsPool:
             features = part.features[new]
             self._analytic = np.append(self._analytic, features[:, ESTIMATE_COLUMN])
             if (prior := self._priors.get(form_of(part.space))) is not None and len(features):
-                features[:, ESTIMATE_COLUMN] = prior.means(features) / math.log(2.0)
+                features[:, ESTIMATE_COLUMN] = self._correct(part.space, features, prior)
             self.features = _below(self.features, features)
             self._values = _below(self._values, part.values[new])
         self.estimates_s = np.exp2(self.features[:, ESTIMATE_COLUMN].astype(np.float64))
         self.scale = scale_of(self.features)
         return list(range(before, len(self)))
+
+    def _correct(self, space: str, features: Features, prior: PriorModel) -> Floats:
+        """The logarithms of a template's estimates, corrected. The best of those that were listed
+        first stays where it was: a template without a prior would seem slower or faster by what
+        all estimates are off."""
+        expected = prior.means(features) / math.log(2.0)
+        least = float(features[:, ESTIMATE_COLUMN].min())
+        return np.asarray(expected - self._off.setdefault(space, float(expected.min()) - least))
 
     def number(self, candidate: Candidate) -> int | None:
         """The number of a candidate; None where it was not listed."""
