@@ -58,7 +58,11 @@ def main() -> None:
         raced = json.loads(_LATENCIES.read_text())["rows"] if _LATENCIES.exists() else {}
         tested = json.loads(_OPERATORS.read_text()) if _OPERATORS.exists() else None
         kinds = frozenset(OPEN), frozenset(CONVOLUTIONS)
-        _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS), tested))
+        unseen = {
+            path.stem.partition("-")[2]: json.loads(path.read_text())["rows"]
+            for path in sorted(_LATENCIES.parent.glob("unseen-*.json"), reverse=True)
+        }
+        _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS), tested, unseen))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

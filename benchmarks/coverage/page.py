@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.coverage.onnx_tests import table
@@ -30,6 +31,7 @@ def page(
     convolutions: frozenset[str],
     number: int,
     operators: Mapping[str, Any] | None = None,
+    unseen: Mapping[str, Rows] = MappingProxyType({}),
 ) -> str:
     """The whole page.
 
@@ -39,6 +41,7 @@ def page(
         convolutions: names of the networks that are no more than one.
         number: of all networks in the list, whether they were tried or not.
         operators: results of `benchmarks.coverage.onnx_tests`.
+        unseen: latencies of networks that nobody tuned for, by what their searches began with.
     """
     opened = {name: row for name, row in rows.items() if name in open_names}
     single = {name: row for name, row in rows.items() if name in convolutions}
@@ -51,11 +54,35 @@ def page(
     ]
     if single:
         parts += ["", *_static("Convolutions that are not plain", single, raced)]
+    if unseen:
+        parts += ["", *_minute(unseen)]
     if any("import" in row for hows in rows.values() for row in hows.values()):
         parts += ["", *_checks(rows)]
     if operators is not None:
         parts += ["", *table(operators)]
     return "\n".join(parts) + "\n"
+
+
+def _minute(unseen: Mapping[str, Rows]) -> Iterator[str]:
+    """What a user of a network has after a minute."""
+    raced = {base: {n: ratios_of(r) for n, r in rows.items()} for base, rows in unseen.items()}
+    first = next(iter(unseen.values()))
+    yield f"## After a minute: {len(first)} networks that nobody tuned for\n"
+    for base, ratios in raced.items():
+        yield f"With `--base-model {base}`: {_summary([*ratios.values()])}"
+    heads = [f"trials, {base} | ms | / onnxruntime | / the best" for base in unseen]
+    yield f"| network | tasks | {' | '.join(heads)} |"
+    yield "|---|---|" + "---|---|---|---|" * len(unseen)
+    for name, row in first.items():
+        cells = []
+        for base, rows in unseen.items():
+            found = raced[base].get(name)
+            timed = (
+                _race(found).partition(" | ")[2] if isinstance(found, Ratios) else f"{found} | |"
+            )
+            cells.append(f"{rows.get(name, {}).get('trials', '')} | {timed}")
+        shown = name.removesuffix(", unseen")
+        yield f"| {shown} | {row.get('tasks', '')} | {' | '.join(cells)} |"
 
 
 def _checks(rows: Rows) -> Iterator[str]:

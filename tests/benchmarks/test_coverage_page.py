@@ -63,6 +63,21 @@ def test_failures_stay_on_the_page() -> None:
     assert "wrong at 1 of 9 sizes" in text
 
 
+def test_what_a_minute_gives_is_told_with_a_prior_and_without() -> None:
+    def row(ours: float) -> dict[str, Any]:
+        return {**raced(only=sides(ours, 2, 4)), "time_budget": "60s", "tasks": 9, "trials": 70}
+
+    unseen = {
+        "shipped": {"a, unseen": row(1), "b, unseen": row(4)},
+        "none": {"a, unseen": row(2), "b, unseen": {"failure": "late"}},
+    }
+    text = page({}, {}, frozenset(), frozenset(), 0, unseen=unseen)
+    assert "After a minute: 2 networks that nobody tuned for" in text
+    assert "With `--base-model shipped`: 2 of them were timed. Geometric means: 1.00 of" in text
+    assert "| a | 9 | 70 | 1 | 0.50 | 0.50 | 70 | 2 | 1.00 | 1.00 |" in text
+    assert "| b | 9 | 70 | 4 | 2.00 | 2.00 |  | late | | |" in text
+
+
 def test_what_the_check_of_the_import_left_out_is_listed() -> None:
     whole = {"state": "passed", "said": "as x on 2 inputs", "notes": [], "seconds": 3.0}
     part = {**whole, "notes": ["9 s of processor time were spent"]}

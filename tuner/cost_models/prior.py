@@ -33,6 +33,8 @@ _MOST = 1.0
 """The largest error that noise is judged by: more is a machine that was busy."""
 _ROUNDS = 3
 _JITTER = 1e-4
+_BLOCK = 128
+"""Settings that are predicted at once: their covariances fit a core's cache."""
 _DIGITS = 4
 
 Priors = Mapping[str, "PriorModel"]
@@ -73,7 +75,8 @@ class PriorModel:
         del censored
         valid = np.flatnonzero(np.isfinite(latencies_s))
         if not len(valid):
-            return self._forget()
+            self._forget()
+            return
         rows = MeasuredSettings(features[valid], latencies_s[valid], groups[valid])
         errors, constant = rows.errors()
         scale = scale_of(rows.features)
@@ -94,7 +97,11 @@ class PriorModel:
         estimates = log_estimates(features) + self._constant
         if not len(self._weights):
             return estimates
-        return estimates + covariance(self._scale.apply(features), self._landmarks) @ self._weights
+        points = self._scale.apply(features)
+        for first in range(0, len(points), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            estimates[block] += covariance(points[block], self._landmarks) @ self._weights
+        return estimates
 
     def dump(self) -> bytes:
         """See `CostModel`: an archive of NumPy's."""
