@@ -12,8 +12,8 @@ from tuner.task import Task
 
 BEFORE_LIBRARIES, BEFORE_DEFAULT = 2, 8
 """Trials of a task before those of libraries, and before that of its default schedule: a program
-without a schedule is slow to build and to run, and where time is short it goes into good kernels. Of
-a task that never gets so far the gain is not known."""
+without a schedule is slow to build and to run, and where time is short it goes into good kernels.
+Of a task that never gets so far the gain is not known."""
 
 
 def given_trial(task: Task, candidate: Candidate) -> Trial:
