@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.coverage.convolutions import CONVOLUTIONS
 from benchmarks.coverage.networks import NETWORKS, OPEN
-from benchmarks.coverage.page import page
+from benchmarks.coverage.page import page, read_unseen
 from benchmarks.machine import about
 
 _ROOT = Path(__file__).parents[2]
@@ -58,10 +58,7 @@ def main() -> None:
         raced = json.loads(_LATENCIES.read_text())["rows"] if _LATENCIES.exists() else {}
         tested = json.loads(_OPERATORS.read_text()) if _OPERATORS.exists() else None
         kinds = frozenset(OPEN), frozenset(CONVOLUTIONS)
-        unseen = {
-            path.stem.partition("-")[2]: json.loads(path.read_text())["rows"]
-            for path in sorted(_LATENCIES.parent.glob("unseen-*.json"), reverse=True)
-        }
+        unseen = read_unseen(_LATENCIES.parent)
         _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS), tested, unseen))
 
 

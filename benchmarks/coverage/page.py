@@ -1,8 +1,10 @@
-"""The page that tells of coverage and latencies, made of their rows. Pure."""
+"""The page that tells of coverage and latencies, made of their rows."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +63,16 @@ def page(
     if operators is not None:
         parts += ["", *table(operators)]
     return "\n".join(parts) + "\n"
+
+
+def read_unseen(results: Path) -> dict[str, Rows]:
+    """Latencies of networks that nobody tuned for, by what their searches began with.
+
+    Args:
+        results: the folder of `unseen-BASE.json`.
+    """
+    paths = sorted(results.glob("unseen-*.json"), reverse=True)
+    return {path.stem.partition("-")[2]: json.loads(path.read_text())["rows"] for path in paths}
 
 
 def _minute(unseen: Mapping[str, Rows]) -> Iterator[str]:

@@ -59,9 +59,10 @@ def shipped_file(target: str) -> Path:
     from spaces.targets.backends import backend_of
     from spaces.targets.cpu import cpu_of
 
-    kind = backend_of(target).kind
-    bits = 8 * cpu_of(target).vector_bytes if kind == "llvm" else 0
-    return _SHIPPED / f"{kind}-{bits}.json"
+    row = backend_of(target)
+    on_cpu = row.on_host and not row.emulated
+    bits = 8 * cpu_of(target).vector_bytes if on_cpu else 0
+    return _SHIPPED / f"{row.kind}-{bits}.json"
 
 
 def check_base(wanted: str) -> None:
