@@ -7,7 +7,7 @@ Draws models of layers (`benchmarks.prior.drawn_layers`), tunes each for some tr
 machine without a prior, and trains a base model on all of them, as `tuner train` does. The same
 command goes on with what is in `--work`. A form of template ships where its prior makes the first
 trials better (`benchmarks.prior.first_picks`). Layers whose program is one of a benchmark's network
-would make the prior look better than it is: `benchmarks.prior.overlap` finds none.
+would make the prior look better than it is: `benchmarks.prior.overlap` lists those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws layers of the kinds that networks are made of, with sizes of no network, as ONNX models.
 
 Channels, sizes and kernels are drawn, so that no program stems from a network, an operator or a
-recorded space of any benchmark; `benchmarks.prior` checks that none of them is a benchmark's.
+recorded space of any benchmark; `benchmarks.prior.overlap` lists those that are equal by chance.
 """
 
 from __future__ import annotations
