@@ -22,7 +22,7 @@ from benchmarks.command import say
 from benchmarks.prior.drawn_layers import draw_model
 from benchmarks.prior.equal_turns import EqualTurns
 from cluster.commands.train import train_on
-from cluster.driver.warm_start import NONE, shipped_file
+from cluster.driver.warm_start import NONE, find_shipped
 from spaces.targets.target import resolve_target
 from tuner.effort import EFFORTS
 from tuner.files.atomic import output_file
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     runs = [_tune(seed, options) for seed in range(options.models)]
     base = train_on(tuple(RunLocation.of(run) for run in runs), options.form)
-    path = shipped_file(resolve_target(options.target))
+    path = find_shipped(resolve_target(options.target))
     path.parent.mkdir(exist_ok=True)
     with output_file(path) as file:
         file.write(base.to_json())

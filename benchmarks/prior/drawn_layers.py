@@ -39,11 +39,14 @@ class _Graph:
 
     def weigh(self, *shape: int) -> str:
         """A new constant, small enough for sums to stay small."""
+        return self.keep(0.1 * self.rng.standard_normal(shape))
+
+    def keep(self, values: Any) -> str:
+        """A new constant of these values."""
         from onnx import numpy_helper
 
         name = f"w{len(self.weights)}"
-        values = 0.1 * self.rng.standard_normal(shape)
-        self.weights.append(numpy_helper.from_array(values.astype(np.float32), name))
+        self.weights.append(numpy_helper.from_array(np.asarray(values, dtype=np.float32), name))
         return name
 
     def apply(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -97,6 +100,21 @@ def _convolution(graph: _Graph) -> str:
         operations = 2 * side**2 * outputs * inputs // groups * kernel**2
         if 1e6 < operations < _MOST_OPERATIONS:
             break
+    return _convolve(graph, inputs, outputs, size, kernel, stride, groups)
+
+
+def _depthwise(graph: _Graph) -> str:
+    while True:
+        channels, size = _channels(graph, 1000), graph.draw(4, 120)
+        kernel, stride = graph.pick(3, 3, 3, 5, 5, 7), graph.pick(1, 1, 2)
+        if 1e5 < 2 * channels * size**2 * kernel**2 < 1e8:
+            break
+    return _convolve(graph, channels, channels, size, kernel, stride, channels)
+
+
+def _convolve(
+    graph: _Graph, inputs: int, outputs: int, size: int, kernel: int, stride: int, groups: int
+) -> str:
     convolved = graph.apply(
         "Conv",
         graph.give((1, inputs, size, size)),
@@ -106,23 +124,6 @@ def _convolution(graph: _Graph) -> str:
     )  # fmt: skip
     done = (size + 2 * (kernel // 2) - kernel) // stride + 1
     return _end(graph, convolved, (1, outputs, done, done))
-
-
-def _depthwise(graph: _Graph) -> str:
-    while True:
-        channels, size = _channels(graph, 1000), graph.draw(4, 120)
-        kernel, stride = graph.pick(3, 3, 3, 5, 5, 7), graph.pick(1, 1, 2)
-        if 1e5 < 2 * channels * size**2 * kernel**2 < 1e8:
-            break
-    convolved = graph.apply(
-        "Conv",
-        graph.give((1, channels, size, size)),
-        graph.weigh(channels, 1, kernel, kernel),
-        graph.weigh(channels),
-        group=channels, strides=[stride] * 2, pads=[kernel // 2] * 4,
-    )  # fmt: skip
-    done = (size + 2 * (kernel // 2) - kernel) // stride + 1
-    return _end(graph, convolved, (1, channels, done, done))
 
 
 def _product(graph: _Graph) -> str:
@@ -183,17 +184,9 @@ def _end(graph: _Graph, x: str, shape: Sequence[int]) -> str:
     if kind == 2:  # SiLU
         return graph.apply("Mul", x, graph.apply("Sigmoid", x))
     if kind == 4:  # GELU
-        half = graph.apply("Erf", graph.apply("Mul", x, _scalar(graph, 0.70710677)))
-        return graph.apply("Mul", x, graph.apply("Add", half, _scalar(graph, 1.0)))
+        half = graph.apply("Erf", graph.apply("Mul", x, graph.keep(0.70710677)))
+        return graph.apply("Mul", x, graph.apply("Add", half, graph.keep(1.0)))
     return graph.apply(("", "Relu", "", "HardSwish")[kind], x) if kind else x
-
-
-def _scalar(graph: _Graph, value: float) -> str:
-    from onnx import numpy_helper
-
-    name = f"w{len(graph.weights)}"
-    graph.weights.append(numpy_helper.from_array(np.array(value, dtype=np.float32), name))
-    return name
 
 
 _KINDS: dict[Callable[[_Graph], str], float] = {

@@ -55,10 +55,8 @@ def main() -> None:
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        builder, runner = (
-            Builder(log_dir=folder),
-            Runner(target=target, log_dir=folder, scratch=folder),
-        )
+        builder = Builder(log_dir=folder)
+        runner = Runner(target=target, log_dir=folder, scratch=folder)
         builder.ready()
         runner.ready()
         for task in _tasks(folder / "drawn.onnx", target, options.layers):

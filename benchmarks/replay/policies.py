@@ -157,7 +157,7 @@ def _together(recordings: Sequence[Recording]) -> Examples:
     return pretrained.together(parts)
 
 
-def shipped_priors(target: str) -> Priors:
+def load_shipped_priors(target: str) -> Priors:
     """What ships for a target's settings."""
     return load_priors(base_for(SHIPPED, target, None).priors)
 
@@ -229,7 +229,7 @@ def search(
         make_search=search_maker(
             policy.strategy,
             warm_start.seeds if policy.seeds else no_seeds,
-            priors=shipped_priors(tasks[0].target) if policy.prior else NO_PRIORS,
+            priors=load_shipped_priors(tasks[0].target) if policy.prior else NO_PRIORS,
         ),
         seed=seed,
         allocator=allocator,

@@ -33,24 +33,24 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
     Raises:
         TunerError: it does not exist, or does not fit this target or these features.
     """
-    if wanted == NONE or (wanted == SHIPPED and not shipped_file(target).exists()):
+    path = find_shipped(target) if wanted == SHIPPED else Path(wanted)
+    if wanted == NONE or (wanted == SHIPPED and not path.exists()):
         return WarmStart()
     from spaces.features.vectors import FEATURE_VERSION
     from tuner.cost_models.pretrained import family, read_base_model, refuse_misfit, registered_name
-    from tuner.tracking.mlflow_models import fetch, registry_uri
 
-    if wanted == SHIPPED:
-        name, base = wanted, read_base_model(shipped_file(target))
-    elif _is_file(wanted):
-        name, base = wanted, read_base_model(Path(wanted))
+    if wanted == SHIPPED or _is_file(wanted):
+        name, base = wanted, read_base_model(path)
     else:
+        from tuner.tracking.mlflow_models import fetch, registry_uri
+
         asked = registered_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
     return WarmStart(name, base.model or None, base.priors)
 
 
-def shipped_file(target: str) -> Path:
+def find_shipped(target: str) -> Path:
     """The base model that ships with the tuner for a target; there may be none.
 
     Args:

@@ -20,24 +20,21 @@ def lean_head() -> Iterator[None]:
     from ray._private import utils
     from ray._private.node import Node
 
-    changed: dict[str, Callable[..., None]] = {
-        "start_api_server": _no_api_server,
-        "start_monitor": _nothing,
-        "start_log_monitor": _nothing,
-    }
-    usual = {name: getattr(Node, name) for name in changed if hasattr(Node, name)}
-    for name in usual:
-        setattr(Node, name, changed[name])
-    lacks = getattr(utils, "get_dashboard_dependency_error", None)
-    if lacks is not None:
-        utils.get_dashboard_dependency_error = _lacks_packages
+    changed: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (Node, "start_api_server", _no_api_server),
+        (Node, "start_monitor", _nothing),
+        (Node, "start_log_monitor", _nothing),
+        (utils, "get_dashboard_dependency_error", _lacks_packages),
+    )
+    known = [row for row in changed if hasattr(*row[:2])]
+    usual = [(owner, name, getattr(owner, name)) for owner, name, _ in known]
+    for row in known:
+        setattr(*row)
     try:
         yield
     finally:
-        if lacks is not None:
-            utils.get_dashboard_dependency_error = lacks
-        for name, method in usual.items():
-            setattr(Node, name, method)
+        for row in usual:
+            setattr(*row)
 
 
 def _no_api_server(node: Any, **_: Any) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from tuner.arrays import Flags, Floats, Floats32, Ints32, Rows
 from tuner.cost_models.gaussian_process import FREEDOM, TO_DEVIATION
 from tuner.cost_models.process import (
-    MeasuredSettings,
     Scale,
+    choose_timed,
     covariance,
     log_estimates,
     scale_of,
@@ -73,11 +73,10 @@ class PriorModel:
     ) -> None:
         """See `CostModel`. A lower bound counts as a time; a candidate that failed does not."""
         del censored
-        valid = np.flatnonzero(np.isfinite(latencies_s))
-        if not len(valid):
+        rows = choose_timed(features, latencies_s, groups)
+        if not len(rows.groups):
             self._forget()
             return
-        rows = MeasuredSettings(features[valid], latencies_s[valid], groups[valid])
         errors, constant = rows.errors()
         scale = scale_of(rows.features)
         points = scale.apply(rows.features)

@@ -91,8 +91,7 @@ class ProcessModel:
     ) -> None:
         """See `CostModel`. A lower bound counts as a time; a candidate that failed does not."""
         del censored
-        rows = np.flatnonzero(np.isfinite(latencies_s))
-        self._rows = MeasuredSettings(features[rows], latencies_s[rows], groups[rows])
+        self._rows = choose_timed(features, latencies_s, groups)
         learned = self._rows.fastest(MOST_LEARNED)
         self._scale = self._given or scale_of(learned.features)
         self._points = self._scale.apply(learned.features)
@@ -167,6 +166,12 @@ class MeasuredSettings:
 
     def _tasks(self) -> list[Rows]:
         return [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
+
+
+def choose_timed(features: Floats32, latencies_s: Floats32, groups: Ints32) -> MeasuredSettings:
+    """Of the rows of a fit those that have a time: a candidate that failed has none."""
+    rows = np.flatnonzero(np.isfinite(latencies_s))
+    return MeasuredSettings(features[rows], latencies_s[rows], groups[rows])
 
 
 def log_estimates(features: Floats32) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster.driver.warm_start import NONE, base_for, shipped_file
+from cluster.driver.warm_start import NONE, base_for, find_shipped
 from spaces.design_space.task_space import TaskSpace
 from spaces.lowering.extract_tasks import task_of
 from tuner.candidate import Draft, form_of
@@ -36,7 +36,7 @@ def test_a_cpu_begins_with_what_ships_for_its_vectors(target: str) -> None:
     start = base_for(SHIPPED, target, None)
     assert start.name == SHIPPED
     assert start.model is None
-    assert start.priors == read_base_model(shipped_file(target)).priors
+    assert start.priors == read_base_model(find_shipped(target)).priors
 
 
 @pytest.mark.parametrize("target", [SSE, CUDA])

@@ -113,7 +113,7 @@ def silu(x: Any) -> Any:
     return topi.multiply(x, topi.sigmoid(x))
 
 
-def clipped(x: Any) -> Any:
+def clip(x: Any) -> Any:
     from tvm import topi
 
     return topi.clip(x, -0.5, 0.75)
@@ -134,7 +134,7 @@ def epilogue(draw: Any, inputs: Tensors, out: Any, column: int) -> Tensors:
     if draw(st.booleans()):
         tensors.append(tensor("rest", *shape, dtype=dtype))
         out = topi.add(out, tensors[-1])
-    last = draw(st.sampled_from([lambda x: x, topi.nn.relu, hard_swish, silu, clipped]))
+    last = draw(st.sampled_from([lambda x: x, topi.nn.relu, hard_swish, silu, clip]))
     return [*tensors, last(out)]
 
 
