@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from tuner.arrays import Features, Ints
 from tuner.candidate import Draft
 from tuner.cost_models.base import CostModel
 from tuner.measure import Evaluated
-from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.record import Measurement, Provenance, Record, Status, Trial, TrialKey
 from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded, RecordedSpace
 from tuner.replay.recorded_settings import RecordedSettings
@@ -50,7 +51,7 @@ class ReplayMeasurer:
     Args:
         slots: trials at work at once.
         clock: is moved by `collect`; give it to the session too.
-        noise: of each timing, drawn from the seed and the trial.
+        noise: of each timing, drawn from the seed, the trial and how often it was timed before.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ReplayMeasurer:
         self._slots = slots
         self._clock = clock
         self._number = 0
+        self._timings: Counter[TrialKey] = Counter()
         self._ends: list[tuple[float, int, Trial, Measurement]] = []
 
     def free(self) -> int:
@@ -90,7 +92,9 @@ class ReplayMeasurer:
         latency_s = known.measurement.latency_s
         if latency_s is None or self._noise is keep_true:
             return known.measurement
-        rng = random.Random(f"{self._seed} {trial.key}")
+        before = self._timings[trial.key]
+        self._timings[trial.key] += 1
+        rng = random.Random(f"{self._seed} {trial.key} {before}")
         return replace(known.measurement, samples_s=(self._noise(latency_s, known.rounds_s, rng),))
 
     def collect(self, timeout_s: float) -> list[Record]:

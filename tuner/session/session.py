@@ -309,7 +309,7 @@ class Session:
         for stage in stages(max(1, self._effort.finalists)):
             rounds = partial(rounds_of, stage, shape_rounds=self._effort.shape_rounds)
             self._retime(schedule(chosen, rounds, self._known.has, new), contention, until_s)
-            chosen = [contention.keep(of_task, (stage.candidates + 1) // 2) for of_task in chosen]
+            chosen = [contention.keep(of_task) for of_task in chosen]
         # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
         once = range(1, 2)
         while left := tuple(schedule(self._known.serving(), lambda _: once, self._known.has, new)):

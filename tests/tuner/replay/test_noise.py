@@ -51,7 +51,7 @@ def test_each_timing_of_a_trial_has_its_own_noise_and_a_seed_repeats_it() -> Non
         measurer = ReplayMeasurer(
             space, slots=1, clock=VirtualClock(), noise=NOISES["normal"], seed=seed
         )
-        measurer.submit([Trial("task", candidate, rung=rung) for rung in range(3)])
+        measurer.submit([Trial("task", candidate, rung=rung) for rung in (0, 0, 1)])
         return [measurer.collect(1.0)[0].latency_s for _ in range(3)]
 
     assert time(1) == time(1)

@@ -7,7 +7,13 @@ from dataclasses import replace
 from tuner.candidate import Candidate, CandidateKind
 from tuner.effort import Effort
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.ending.finalists import Contention, finalists, most_retimings, schedule
+from tuner.session.ending.finalists import (
+    Contention,
+    count_each,
+    finalists,
+    most_retimings,
+    schedule,
+)
 from tuner.session.progress import TaskProgress
 from tuner.task import Task
 
@@ -54,6 +60,23 @@ def test_two_candidates_of_one_program_are_one_finalist() -> None:
 
 def test_a_task_without_a_valid_time_has_none() -> None:
     assert finalists(progress(), [], candidate("default"), 3) == []
+
+
+def test_a_task_with_half_of_the_mean_share_has_half_as_many() -> None:
+    tasks = [progress(key=str(n), weight=weight) for n, weight in enumerate((4.0, 1.0, 0.9, 0.1))]
+    assert count_each(tasks, 16) == [16, 11, 10, 2]
+    assert count_each(tasks[:1], 16) == [16]
+
+
+def test_no_task_has_more_than_the_effort_says() -> None:
+    assert count_each([progress(), progress(key="light", weight=0.001)], 1) == [1, 1]
+    assert count_each([progress()], 0) == [0]
+
+
+def test_a_task_without_a_time_has_no_share() -> None:
+    lacking = TaskProgress(Task("none", "none", "module", "target"))
+    assert count_each([progress(), lacking], 8) == [8, 2]
+    assert count_each([], 8) == []
 
 
 def test_rounds_are_interleaved_and_the_largest_share_comes_first() -> None:
@@ -156,17 +179,25 @@ def test_the_better_half_goes_on_by_the_medians_of_its_re_timings() -> None:
     times = {"a": (1.0, 3.0, 1.0), "b": (2.0, 2.0, 0.1), "c": (1.5, 1.5, 1.5), "d": (4.0, 4.0, 4.0)}
     contention = Contention(r for name, each in times.items() for r in retimed(name, *each))
     pairs = [(candidate(name), ()) for name in "abcd"]
-    _, kept = contention.keep((progress(), [*pairs]), 2)
+    _, kept = contention.keep((progress(), [*pairs]))
     assert names([c for c, _ in kept]) == ["a", "c"]
 
 
+def test_the_last_two_are_told_apart_and_one_alone_is_not_timed_again() -> None:
+    contention = Contention([*retimed("a", 1.0), *retimed("b", 2.0), *retimed("c", 3.0)])
+    pairs = [(candidate(name), ()) for name in "abc"]
+    _, kept = contention.keep((progress(), pairs))
+    assert names([c for c, _ in kept]) == ["a", "b"]
+    assert contention.keep((progress(), kept))[1] == []
+
+
 def test_one_that_no_machine_could_time_again_goes_no_further() -> None:
-    contention = Contention([*retimed("a", 1.0), record("b", 0.5)])
-    _, kept = contention.keep((progress(), [(candidate("a"), ()), (candidate("b"), ())]), 2)
-    assert names([c for c, _ in kept]) == ["a"]
+    contention = Contention([*retimed("a", 1.0), *retimed("b", 1.1), record("c", 0.5)])
+    _, kept = contention.keep((progress(), [(candidate(name), ()) for name in "abc"]))
+    assert names([c for c, _ in kept]) == ["a", "b"]
 
 
 def test_kernels_of_a_task_with_shapes_all_go_on() -> None:
     task = Task("task", "task", "module", "target", shapes=(((("n", 1),), 1.0),))
     chosen = (TaskProgress(task), [(candidate("a"), (("n", 1),)), (candidate("b"), (("n", 1),))])
-    assert Contention([]).keep(chosen, 1) == chosen
+    assert Contention([]).keep(chosen) == chosen
