@@ -101,6 +101,7 @@ def _metaschedule(results: Path) -> Iterator[str]:
     for name, said in {
         "geomean": "programs",
         "operators": "operators, one of each kind of its own suite",
+        "avx2": "programs for AVX2 alone",
     }.items():
         result = _read(results, f"versus_metaschedule-{name}")
         ratios = [row["race"]["ratio"]["of_medians"] for row in result["rows"] if _raced(row)]

@@ -142,6 +142,12 @@ SUITES: dict[str, tuple[Entry, ...]] = {
         *(_entry("operator", number=n, case=2) for n in range(len(workloads.OPERATORS) - 1)),
         _entry("operator", number=len(workloads.OPERATORS) - 1, case=0),
     ),
+    # Of networks on machines without AVX-512, to be run with such a target.
+    "avx2": (
+        _entry("dense", m=384, n=3072, k=768, constant=1),
+        _entry("batch_gemm", b=12, m=128, n=128, k=64, transpose_b=1),
+        _entry("conv2d", c=64, h=56, w=56, f=64, kernel=3, constant=1),
+    ),
     "blas": (
         *(_entry("gemm", m=size, n=size, k=size) for size in (64, 128, 256, 512, 1024, 2048)),
         _entry("gemm", m=97, n=131, k=113),
