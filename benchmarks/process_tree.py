@@ -18,10 +18,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 import psutil
 
+_CHECKOUT = Path(__file__).resolve().parents[1]
 _SAMPLE_S = 1.0
 _PSS_EVERY = 5
 _TERM_S = 15.0
@@ -85,8 +87,10 @@ class Watched:
     seen: Seen
 
     def failure_text(self) -> str:
-        """How it ended and the last lines it said; empty if it ended well."""
-        said = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        """How it ended and the last lines it said, with files by their place in the checkout; empty
+        if it ended well."""
+        errors = self.errors.replace(f"{_CHECKOUT}/", "")
+        said = [line.strip() for line in errors.splitlines() if line.strip()]
         return ": ".join([self.failure, " / ".join(said[-2:])[:300]]) if self.failure else ""
 
 

@@ -46,6 +46,12 @@ def test_a_failure_is_told_with_the_last_lines_of_what_was_said() -> None:
     assert watched.failure_text() == "exit code 1: first / last"
 
 
+def test_a_failure_names_files_by_their_place_in_the_checkout() -> None:
+    script = f"import sys; sys.exit({process_tree.__file__!r} + ':watch failed')"
+    watched = watch([sys.executable, "-c", script], env=os.environ, limit_s=60.0)
+    assert watched.failure_text() == "exit code 1: benchmarks/process_tree.py:watch failed"
+
+
 def test_after_the_limit_nothing_of_the_tree_is_left() -> None:
     watched = watch(command(60.0), env=os.environ, limit_s=1.5)
     assert watched.failure == "not done after 1.5 s"
