@@ -382,6 +382,16 @@ def test_finalists_are_timed_again_interleaved_and_half_of_them_more_often() -> 
         assert in_round[task, 1] > in_round[task, 4] > 0
 
 
+def test_a_task_with_a_small_share_of_the_models_time_has_few_finalists() -> None:
+    store = MemoryStore()
+    run(make_session(recorded_space("ab", 100), store, trials=60, weights={"b": 0.001}))
+    timed: dict[str, Counter[int]] = {t: Counter() for t in "ab"}
+    for record in store.scan(min_rung=1):
+        timed[record.trial.task_key][record.trial.rung] += 1
+    assert set(timed["a"]) == {1, 2, 3, 4}
+    assert 1 <= timed["b"].total() <= 3 < timed["a"][1]
+
+
 def test_a_time_that_was_luck_does_not_keep_all_others_from_being_timed_again() -> None:
     store, lucky = MemoryStore(), candidate("a", 3)
     session = make_session(

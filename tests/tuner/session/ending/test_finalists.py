@@ -62,7 +62,7 @@ def test_a_task_without_a_valid_time_has_none() -> None:
     assert finalists(progress(), [], candidate("default"), 3) == []
 
 
-def test_a_task_with_half_of_the_mean_share_has_half_as_many() -> None:
+def test_a_task_below_the_mean_share_has_fewer_in_proportion() -> None:
     tasks = [progress(key=str(n), weight=weight) for n, weight in enumerate((4.0, 1.0, 0.9, 0.1))]
     assert count_each(tasks, 16) == [16, 11, 10, 2]
     assert count_each(tasks[:1], 16) == [16]
