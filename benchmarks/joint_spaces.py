@@ -23,9 +23,10 @@ from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import Ours
 from benchmarks.suites import Workload, suite
 from cluster.console import parse
-from tuner.report.spaces import SpaceStatus, space_rows
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.view.as_json import space_json
+from tuner.view.spaces import view_spaces
 
 _BAD = Path(__file__).with_name("bad_space.py")
 _PROGRAMS = (0, 1, 4, 7, 9)
@@ -82,9 +83,9 @@ def _compare(
     }
 
 
-def _spaces(run: OurRun) -> list[SpaceStatus]:
+def _spaces(run: OurRun) -> list[dict[str, Any]]:
     with closing(SqliteStore(RunFolder(run.folder).store, read_only=True)) as store:
-        return space_rows(store, store.tasks())
+        return [space_json(space) for space in view_spaces(store, store.tasks())]
 
 
 def main() -> None:

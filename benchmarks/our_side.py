@@ -16,11 +16,12 @@ from benchmarks.process_tree import Seen, Watched, watch
 from benchmarks.race import Contestant, Ours, Race, run_race
 from benchmarks.suites import Workload
 from tuner.record import Record, Status
-from tuner.report.report import BestReport, best_report
 from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
+from tuner.view.folds import view_winners
+from tuner.view.task_view import TaskView
 
 _RACE_LIMIT_S = 900.0
 SKIP = 33
@@ -115,10 +116,10 @@ def tune_workload(workload: Workload, run: Path, **settings: Any) -> OurRun:
     return tune(workload.command_line(), run, **settings)
 
 
-def best_of_tasks(run: Path) -> BestReport:
+def best_of_tasks(run: Path) -> tuple[TaskView, ...]:
     """The winner of each task of a run."""
     with closing(SqliteStore(RunFolder(run).store, read_only=True)) as store:
-        return best_report(store)
+        return view_winners(store)
 
 
 def facts(ours: OurRun) -> dict[str, Any]:

@@ -31,8 +31,9 @@ from cluster.console import parse
 from tuner.errors import TunerError, UsageError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.report.report import BestOfTask
 from tuner.runs.folder import RunFolder
+from tuner.view.as_json import to_ms
+from tuner.view.task_view import TaskView
 
 _ROOT = Path(__file__).parent.parent
 _NETWORKS = ("squeezenet", "resnet50")
@@ -72,7 +73,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         say("comparing")
         compared = _compared(run, options.rounds, log=folder / f"{run.name}-bench.log")
         known = RunFolder(run).store.exists()
-        tasks = task_rows(our_side.best_of_tasks(run)["tasks"]) if known else []
+        tasks = task_rows(our_side.best_of_tasks(run)) if known else []
     total_ms = sum(task["share_ms"] or 0.0 for task in tasks)
     return finished(options.out, settings, {**tuning, **compared, "tasks_ms": total_ms}, tasks)
 
@@ -119,17 +120,17 @@ def _compared(run: Path, rounds: int, *, log: Path) -> dict[str, Any]:
     }
 
 
-def task_rows(tasks: Sequence[BestOfTask]) -> list[dict[str, Any]]:
+def task_rows(tasks: Sequence[TaskView]) -> list[dict[str, Any]]:
     """The winners, the one that the model spends most time in first."""
     rows: list[dict[str, Any]] = [
         {
-            "task": t["name"],
-            "weight": t["weight"],
-            "trials": t["trials"],
-            "default_ms": t["default_ms"],
-            "latency_ms": t["latency_ms"],
-            "gflops": t["gflops"],
-            "share_ms": None if t["latency_ms"] is None else t["latency_ms"] * t["weight"],
+            "task": t.name,
+            "weight": t.weight,
+            "trials": t.trials,
+            "default_ms": to_ms(t.default_s),
+            "latency_ms": to_ms(t.best_s),
+            "gflops": t.gflops,
+            "share_ms": None if t.best_s is None else t.best_s * t.weight * 1e3,
         }
         for t in tasks
     ]

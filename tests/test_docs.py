@@ -26,7 +26,7 @@ from cluster.commands.tune import Onward
 from cluster.commands.tune import _report as tune_report
 from cluster.commands.tune import _summary as tune_summary
 from cluster.console.doctor_checks import Finding
-from cluster.driver.best_schedules import best_with_traces
+from cluster.driver.best_schedules import best_schedules
 from cluster.driver.kernel_sets import described
 from cluster.driver.tune_result import TuneResult
 from spaces.deploy.explain import CacheUse, Explanation, LoopOf
@@ -36,15 +36,13 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.closing import Closing, Fruitless, TaskEnd
-from tuner.report.closing import closing as closing_of
 from tuner.report.glance import Glance
-from tuner.report.report import status_report
 from tuner.report.trust.claims import Claim
 from tuner.report.trust.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.phase import Phase
+from tuner.session.progress import Snapshot
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -53,6 +51,10 @@ from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.tracking.stored_records import RecordCurves, RecordFiles
 from tuner.tracking.tracker import open_command
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
+from tuner.view.as_json import glance_json, status_json
+from tuner.view.folds import view_run
+from tuner.view.run_view import SpaceView
+from tuner.view.task_view import TaskView
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -293,17 +295,17 @@ def a_store() -> MemoryStore:
 
 
 def a_snapshot() -> Snapshot:
-    row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
+    curve = (0.09e-3,) * 200
+    conv = TaskView("key", "conv2d_relu", 8.0, 0.0, {Status.OK: 200}, 2.5e-3, 0.09e-3, curve)
+    curve = (0.5e-3,) * 80
+    dense = TaskView("other", "dense", 1.0, 0.0, {Status.OK: 80}, 4.0e-3, 0.5e-3, curve)
     return Snapshot(
-        "done",
-        1.0,
-        2.0,
-        1,
-        1,
-        1.0,
-        {"ok": 1},
-        (row,),
-        gain=2.0,
+        phase=Phase.DONE,
+        elapsed_s=1200.0,
+        time_budget_s=1200.0,
+        trials_budget=960,
+        trials_per_s=0.2,
+        tasks=(conv, dense),
         utilisation={kind: {"busy": 1.0} for kind in (RUNNER, BUILDER, SPACE)},
     )
 
@@ -311,15 +313,10 @@ def a_snapshot() -> Snapshot:
 ONWARD = Onward(frozenset(cli.commands), lambda run, trials: f"tuner tune --run {run} ...")
 
 
-def a_closing() -> Closing:
-    curve = (0.1e-3,) * 150 + (0.09e-3,) * 50
-    conv = TaskEnd("conv2d_relu", 8.0, 2.5e-3, 0.09e-3, curve)
-    dense = TaskEnd("dense", 1.0, 4.0e-3, 0.5e-3, (0.5e-3,) * 80)
-    return closing_of([conv, dense], [Fruitless("mine", 3)])
-
-
 def test_keys_of_tune() -> None:
-    result = TuneResult(Path("run"), a_snapshot(), "trials", (), "mlflow ui", closing=a_closing())
+    fruitless = SpaceView("mine", None, 3, 3, 3, (), None)
+    snapshot = replace(a_snapshot(), spaces=(fruitless,))
+    result = TuneResult(Path("run"), snapshot, "trials", (), "mlflow ui")
     assert [*keys(tune_report(result, ONWARD)), "parts"] == rows("JSON of `tune`")
     assert "parts" in tune_report(replace(result, parts=(result, result)), ONWARD)
 
@@ -332,11 +329,12 @@ def test_keys_of_status() -> None:
     store = a_store()
     good, where = Measurement(Status.OK, (1.0,)), Provenance("w", "d", "tvm=1")
     store.append(Record(Trial(TASK.key, DEFAULT), good, where))
-    assert keys(dict(status_report(store))) == rows("JSON of `status`")
+    assert keys(status_json(view_run(store))) == rows("JSON of `status`")
 
 
 def test_keys_of_top() -> None:
-    assert keys({"runs": [Glance("x", "at work").to_json()]}) == rows("JSON of `top`")
+    glance = Glance(name="x", state="at work")
+    assert keys({"runs": [glance_json(glance)]}) == rows("JSON of `top`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:
@@ -347,7 +345,8 @@ def test_what_workers_do_is_in_the_reference() -> None:
 
 
 def test_keys_of_best() -> None:
-    assert keys({"tasks": best_with_traces(a_store(), None, 4)}) == rows("JSON of `best`")
+    (best,) = best_schedules(a_store(), None, 4)
+    assert keys({"tasks": [best.to_json()]}) == rows("JSON of `best`")
 
 
 def test_keys_of_verify() -> None:
@@ -639,10 +638,7 @@ def test_a_run_ends_as_the_readme_shows(
     run = Path("runs/mine")
     run.mkdir(parents=True)
     RunFolder(run).report.touch()
-    said = replace(a_closing(), fruitless=(), falling=False)
-    row = TaskRow("key", "gemm", 2.0, 1, 1.0, 0.5, 0)
-    snapshot = replace(a_snapshot(), trials=280, elapsed_s=1200.0, tasks=(row, row))
-    tune_summary(TuneResult(run, snapshot, "time", (), open_command(run), closing=said), ONWARD)
+    tune_summary(TuneResult(run, a_snapshot(), "time", (), open_command(run)), ONWARD)
     assert shown_output("The time budget") == capsys.readouterr().out.lstrip()
 
 

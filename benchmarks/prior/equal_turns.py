@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.session.allocator import TaskView
+from tuner.view.task_view import TaskView
 
 
 class EqualTurns:

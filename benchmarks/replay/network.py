@@ -33,8 +33,9 @@ from benchmarks.replay.policies import (
 from tuner.replay.noise import NOISES
 from tuner.replay.recording import Recording
 from tuner.report.winners import choose_best
-from tuner.session.allocator import Allocator, TaskView
+from tuner.session.allocator import Allocator
 from tuner.storage.memory import MemoryStore
+from tuner.view.task_view import TaskView
 
 _UNEQUAL = 1.3
 """Standard deviation of the logarithm of a task's share."""

@@ -44,6 +44,7 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
 
     from cluster.console.top_table import in_order, top_picture, why_unreadable
     from cluster.ray_workers.ray_cluster import is_embedded
+    from tuner.view.as_json import glance_json
 
     on_cluster = not runs and not is_embedded(address)
     if runs and address != "auto":
@@ -59,7 +60,7 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
             _show_live(console, looking)
             return 0
     if as_json:
-        print_json({"runs": [glance.to_json() for glance in in_order(found)]})
+        print_json({"runs": [glance_json(glance) for glance in in_order(found)]})
     elif nothing:
         for glance in in_order(found):
             click.echo(f"tuner: {why_unreadable(glance)}", err=True)

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ from tuner.session.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.driver.tune_result import TuneResult
-    from tuner.report.closing import Step
+    from tuner.view.outcome import Step
 
 _READING = "reading the model, finding its tasks, starting workers"
 _OF_THE_MODEL = ("--shape", "--input", "--arg", "--dim", "--weights")
@@ -303,65 +303,38 @@ def before(message: str, *, trials: int = 0, time_budget_s: float = 0.0) -> Snap
     """A snapshot to show until the run has one."""
     return Snapshot(
         phase=Phase.STARTING,
-        elapsed_s=0.0,
         time_budget_s=time_budget_s,
-        trials=0,
         trials_budget=trials,
-        trials_per_s=0.0,
-        statuses={},
-        tasks=(),
         message=message,
     )
 
 
 def _report(result: TuneResult, onward: Onward) -> dict[str, Any]:
-    from tuner.report.closing import closing_of_snapshot
+    from tuner.view.as_json import outcome_json, snapshot_json
 
-    snapshot = result.snapshot
-    closing = result.closing or closing_of_snapshot(snapshot)
     return {
         "run": str(result.run),
         "ended": result.ended,
-        "trials": snapshot.trials,
-        "elapsed_s": snapshot.elapsed_s,
-        "trials_per_s": snapshot.trials_per_s,
-        "gain": snapshot.gain,
-        "modelled": snapshot.modelled,
-        "next_gain": snapshot.next_gain,
-        "statuses": snapshot.statuses,
-        "tasks": [
-            {
-                "name": row.name,
-                "weight": row.weight,
-                "trials": row.trials,
-                "default_ms": None if row.default_s is None else row.default_s * 1e3,
-                "best_ms": None if row.best_s is None else row.best_s * 1e3,
-                "failures": row.failures,
-            }
-            for row in snapshot.tasks
-        ],
+        **snapshot_json(result.snapshot),
         "warnings": list(result.warnings),
         "mlflow_command": result.mlflow_command,
-        "closing": closing.to_json(),
-        "next": [step.to_json() for step in _steps(result, onward)],
+        "closing": outcome_json(result.snapshot),
+        "next": [asdict(step) for step in _steps(result, onward)],
         **({"parts": [_report(part, onward) for part in result.parts]} if result.parts else {}),
     }
 
 
 def _summary(result: TuneResult, onward: Onward) -> None:
     from cluster.console.closing_text import closing_lines
-    from tuner.report.closing import closing_of_snapshot
 
     for part in result.parts:
         click.echo(f"\n{part.run}", nl=False)
         _summary(part, onward)
     if result.parts:
         return
-    closing = result.closing or closing_of_snapshot(result.snapshot)
-    steps = _steps(result, onward)
+    steps, page = _steps(result, onward), _page_of(result)
     click.echo()
-    snapshot, page = result.snapshot, _page_of(result)
-    lines = closing_lines(closing, snapshot, result.ended, steps, result.mlflow_command, page)
+    lines = closing_lines(result.snapshot, result.ended, steps, result.mlflow_command, page)
     click.echo("\n".join(lines))
 
 
@@ -375,18 +348,12 @@ def _page_of(result: TuneResult) -> str:
 
 def _steps(result: TuneResult, onward: Onward) -> Sequence[Step]:
     """What to do next with a run; nothing where it has parts, for each of which there is more."""
-    from tuner.report.closing import closing_of_snapshot, next_steps
+    from tuner.view.outcome import next_steps
 
     if result.parts:
         return ()
     snapshot = result.snapshot
     spent = snapshot.trials >= snapshot.trials_budget
     run = str(result.run)
-    return next_steps(
-        result.closing or closing_of_snapshot(snapshot),
-        shlex.quote(run),
-        onward.again(run, 2 * max(snapshot.trials, 1) if spent else snapshot.trials_budget),
-        onward.commands,
-        result.ended,
-        tried=any(snapshot.statuses.values()),
-    )
+    again = onward.again(run, 2 * max(snapshot.trials, 1) if spent else snapshot.trials_budget)
+    return next_steps(snapshot, shlex.quote(run), again, onward.commands, result.ended)

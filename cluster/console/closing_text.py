@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cluster.console.terminal import duration, latency, listed, ratio
-from tuner.report.closing import Closing, Left, Step
 from tuner.report.words import MODELLED, all_of, amount
 from tuner.session.progress import Snapshot
+from tuner.view.outcome import Step, last_quarter, rank_left, rank_won, stale_tasks
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 _ENDED = {
     "trials": "The trial budget is spent",
@@ -21,7 +23,6 @@ _SMALL = 0.001
 
 
 def closing_lines(
-    said: Closing,
     snapshot: Snapshot,
     ended: str,
     steps: Sequence[Step],
@@ -41,8 +42,8 @@ def closing_lines(
         f"{_ENDED.get(ended, ended.capitalize())}: {amount(snapshot.trials, 'trial')}, "
         f"{duration(snapshot.elapsed_s)} of this session."
     ]
-    lines += [f"  won   {won(said, snapshot)}"]
-    lines += [f"  {'left' if n == 0 else '':6}{text}" for n, text in enumerate(left(said))]
+    lines += [f"  won   {_won(snapshot)}"]
+    lines += [f"  {'left' if n == 0 else '':6}{text}" for n, text in enumerate(_left(snapshot))]
     if snapshot.next_gain is not None:
         lines.append(f"  more  twice as many trials might save another {snapshot.next_gain:.1%}")
     if page:
@@ -54,76 +55,74 @@ def closing_lines(
     return lines
 
 
-def won(said: Closing, snapshot: Snapshot) -> str:
+def _won(run: Snapshot) -> str:
     """What was won, or that nothing was and why, as far as that is known."""
-    if not said.left:
-        return f"nothing: {_no_times(snapshot)}"
-    if said.gain is None:
-        return f"not known: the default schedule of {listed(said.untimed, _NAMED)} has no time"
-    if not said.won:
+    left, won = rank_left(run), rank_won(run)
+    if not left:
+        return f"nothing: {_no_times(run)}"
+    if run.gain is None:
+        return f"not known: the default schedule of {listed(run.uncompared, _NAMED)} has no time"
+    if not won:
         return (
-            f"nothing: no schedule was faster than the default's {latency(said.before_s)}; "
-            f"{_tried(said)}"
+            f"nothing: no schedule was faster than the default's {latency(run.untuned_s)}; "
+            f"{_tried(left[0][0])}"
         )
-    by = ", ".join(f"{row.task} ({row.share:.0%})" for row in said.won)
-    most = f", by {by}" if len(said.won) == 1 else f", most of it by {by}"
-    times = f"{latency(said.before_s)} → {latency(said.after_s)}"
-    most = most if len(snapshot.tasks) > 1 else ""
-    how = f" ({MODELLED})" if snapshot.modelled else ""
-    return f"kernels {times}, {ratio(said.gain)} as fast{most}{how}"
+    by = ", ".join(f"{task.name} ({share:.0%})" for task, share in won)
+    most = f", by {by}" if len(won) == 1 else f", most of it by {by}"
+    times = f"{latency(run.untuned_s)} → {latency(run.tuned_s)}"
+    most = most if len(run.tasks) > 1 else ""
+    how = f" ({MODELLED})" if run.modelled else ""
+    return f"kernels {times}, {ratio(run.gain)} as fast{most}{how}"
 
 
-def _no_times(snapshot: Snapshot) -> str:
-    if snapshot.message:
-        return snapshot.message
-    failed = sum(snapshot.statuses.values())
+def _no_times(run: Snapshot) -> str:
+    if run.message:
+        return run.message
+    failed = sum(run.statuses.values())
     return f"{all_of(failed, 'trial')} failed" if failed else "nothing was measured"
 
 
-def _tried(said: Closing) -> str:
-    first = said.left[0]
-    return (
-        f"{first.task} had {amount(first.trials, 'trial')}"
-        if first.trials
-        else "few trials were made"
-    )
+def _tried(task: TaskView) -> str:
+    trials = len(task.history)
+    return f"{task.name} had {amount(trials, 'trial')}" if trials else "few trials were made"
 
 
-def left(said: Closing) -> Iterator[str]:
+def _left(run: RunView) -> Iterator[str]:
     """Where the model's time is now, and what failed as a whole."""
-    if said.left:
-        yield "; ".join(_left(row, first=row is said.left[0]) for row in said.left)
-    rest = [name for name in said.untimed if said.left]
-    if rest and said.gain is not None:
-        yield f"not compared, without a time or without their default's: {listed(rest, _NAMED)}"
-    if len(said.toolchains) > 1:
-        yield mixed_text(len(said.toolchains), said.toolchains[-1], said.stale)
-    for row in said.fruitless[:1]:
-        more = len(said.fruitless) - 1
+    left = rank_left(run)
+    if left:
+        yield "; ".join(_left_of(*row, first=row is left[0]) for row in left)
+    if left and run.uncompared and run.gain is not None:
+        named = listed(run.uncompared, _NAMED)
+        yield f"not compared, without a time or without their default's: {named}"
+    if len(run.toolchains) > 1:
+        yield mixed_text(run)
+    fruitless = [space for space in run.spaces if space.fruitless]
+    for space in fruitless[:1]:
+        more = len(fruitless) - 1
         yield (
-            f"space {row.space}: {all_of(row.trials, 'trial')} failed"
+            f"space {space.space}: {all_of(space.failed, 'trial')} failed"
             + (f", and so did those of {more} more" if more else "")
         )
 
 
-def mixed_text(number: int, newest: str, stale: Sequence[str]) -> str:
-    """That a run's times were taken with several toolchains, and what that means for its winners.
-
-    Args:
-        stale: names of the tasks whose winner was timed with another one than the newest.
-    """
+def mixed_text(run: RunView) -> str:
+    """That a run's times were taken with several toolchains, and what that means."""
+    stale, newest = stale_tasks(run), run.toolchains[-1].toolchain
     of_them = (
         f"the best of {listed(stale, _NAMED)} has its time from an older one"
         if stale
         else "all winners have theirs from the newest"
     )
-    return f"times of {number} toolchains, which cannot be compared; {of_them} (now {newest})"
+    count = len(run.toolchains)
+    return f"times of {count} toolchains, which cannot be compared; {of_them} (now {newest})"
 
 
-def _left(row: Left, *, first: bool) -> str:
-    text = f"{row.task} {row.share:.0%}" + (" of the time" if first else "")
-    if row.saved is None:
-        return f"{text}, {amount(row.trials, 'trial')}" if row.trials else text
-    if row.saved < _SMALL:
-        return f"{text}, flat over its last {amount(row.lately, 'trial')}"
-    return f"{text}, {row.saved:.1%} faster in its last {row.lately}"
+def _left_of(task: TaskView, share: float, *, first: bool) -> str:
+    text = f"{task.name} {share:.0%}" + (" of the time" if first else "")
+    lately, saved = last_quarter(task)
+    if saved is None:
+        return f"{text}, {amount(len(task.history), 'trial')}" if task.history else text
+    if saved < _SMALL:
+        return f"{text}, flat over its last {amount(lately, 'trial')}"
+    return f"{text}, {saved:.1%} faster in its last {lately}"

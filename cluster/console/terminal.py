@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
 from rich.console import Console, Group
@@ -20,8 +20,10 @@ from tuner.report.words import latency as latency
 from tuner.report.words import ratio as ratio
 from tuner.report.words import three_digits
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
 from tuner.utilisation import BUSY, SlotSeconds, shares
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 ROWS = 15
 LINE_EVERY_S = 5.0
@@ -48,21 +50,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def speedup(row: TaskRow) -> float | None:
-    """The speed-up of a task's best schedule over its default; None where either is unknown."""
-    return row.default_s / row.best_s if row.default_s and row.best_s else None
-
-
-def by_share(tasks: tuple[TaskRow, ...]) -> list[TaskRow]:
-    """Tasks by their share of the model's time, the largest first, then those not yet timed."""
-
-    def time_s(row: TaskRow) -> float:
-        known = [t for t in (row.best_s, row.default_s) if t is not None]
-        return row.weight * min(known) if known else -1.0
-
-    return sorted(tasks, key=lambda row: (-time_s(row), row.name))
 
 
 def left_s(snapshot: Snapshot) -> float:
@@ -93,10 +80,10 @@ def head(snapshot: Snapshot) -> str:
     return "  ".join(parts)
 
 
-def failures(snapshot: Snapshot) -> str:
-    """Failures by kind, the most frequent first; empty when there are none."""
-    counts = [(n, kind) for kind, n in snapshot.statuses.items() if n and Status(kind).failed]
-    return ", ".join(f"{n} {kind.replace('_', ' ')}" for n, kind in sorted(counts, reverse=True))
+def by_kind(failures: Mapping[Status, int]) -> str:
+    """Failures by kind, the most frequent first; empty where there are none."""
+    ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in ordered)
 
 
 def utilisation(seconds: SlotSeconds) -> str:
@@ -111,40 +98,42 @@ def utilisation(seconds: SlotSeconds) -> str:
     return f"busy: {', '.join(parts)}" if parts else ""
 
 
-def heading(*, settled: bool) -> str:
-    """What the column of the best latency is called: that of the search is not the last word.
+def columns(*, settled: bool) -> tuple[str, ...]:
+    """The columns of the table of tasks, after their names: what a search has found is not the last
+    word.
 
     Args:
-        settled: whether the run has ended, so that they are of what was timed again.
+        settled: whether the run has ended, so that latencies are of what was timed again.
     """
-    return "best" if settled else "best so far"
+    best = "best" if settled else "best so far"
+    return ("weight", "trials", "default", best, "speed-up", "failed")
 
 
-def table(tasks: tuple[TaskRow, ...], *, rows: int | None = ROWS, settled: bool = False) -> Table:
-    """Tasks by share of time; tasks beyond `rows` are summed up in the last row.
+def cells(task: TaskView) -> tuple[str, ...]:
+    """A task's row in that table."""
+    return (
+        f"{task.weight:g}",
+        str(task.trials),
+        latency(task.default_s),
+        latency(task.best_s),
+        ratio(task.gain),
+        str(task.failed or ""),
+    )
 
-    Args:
-        settled: see `heading`.
-    """
-    ordered = by_share(tasks)
+
+def table(run: RunView, *, rows: int | None = ROWS) -> Table:
+    """Tasks by share of time; tasks beyond `rows` are summed up in the last row."""
+    ordered = run.by_time()
     shown = ordered if rows is None or len(ordered) <= rows else ordered[: rows - 1]
     grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     grid.add_column("task")  # the only one that may shrink; its cells do not wrap
-    for column in ("weight", "trials", "default", heading(settled=settled), "speed-up", "failed"):
+    for column in columns(settled=run.settled):
         grid.add_column(column, justify="right", no_wrap=True)
-    for row in shown:
-        grid.add_row(
-            Text(row.name, no_wrap=True, overflow="ellipsis"),
-            f"{row.weight:g}",
-            str(row.trials),
-            latency(row.default_s),
-            latency(row.best_s),
-            ratio(speedup(row)),
-            str(row.failures or ""),
-        )
+    for task in shown:
+        grid.add_row(Text(task.name, no_wrap=True, overflow="ellipsis"), *cells(task))
     if rest := ordered[len(shown) :]:
-        trials, failed = sum(row.trials for row in rest), sum(row.failures for row in rest)
-        weight = f"{sum(row.weight for row in rest):g}"
+        trials, failed = sum(task.trials for task in rest), sum(task.failed for task in rest)
+        weight = f"{sum(task.weight for task in rest):g}"
         label = f"and {len(rest)} more"
         grid.add_row(label, weight, str(trials), "", "", "", str(failed or ""), style="dim")
     return grid
@@ -154,8 +143,8 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
     """The whole screen: head line, table, failures by kind, a note."""
     parts: list[Text | Table] = [Text(head(snapshot), style="bold")]
     if snapshot.tasks:
-        parts.append(table(snapshot.tasks, rows=rows, settled=snapshot.phase is Phase.DONE))
-    if failed := failures(snapshot):
+        parts.append(table(snapshot, rows=rows))
+    if failed := by_kind(snapshot.failures):
         parts.append(Text(f"failed: {failed}", style="dim"))
     if used := utilisation(snapshot.utilisation):
         parts.append(Text(used, style="dim"))
@@ -167,7 +156,7 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
 def line(snapshot: Snapshot, *, note: str = "") -> str:
     """The run as one line of a log."""
     text = head(snapshot)
-    if failed := failures(snapshot):
+    if failed := by_kind(snapshot.failures):
         text += f"  failed: {failed}"
     if snapshot.phase is Phase.DONE and (used := utilisation(snapshot.utilisation)):
         text += f"  {used}"
@@ -223,10 +212,7 @@ class LogScreen:
         self._next_s, self._phase, self._note = now + LINE_EVERY_S, snapshot.phase, note
         print(line(snapshot, note=note), file=self._stream)
         if self._details and new_phase and snapshot.tasks:
-            settled = snapshot.phase is Phase.DONE
-            Console(file=self._stream, width=100).print(
-                table(snapshot.tasks, rows=None, settled=settled)
-            )
+            Console(file=self._stream, width=100).print(table(snapshot, rows=None))
         self._stream.flush()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cluster.console.terminal import duration, latency, ratio, table
+from cluster.console.terminal import by_kind, duration, latency, ratio, table
 from tuner.report.glance import Glance
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, SlotSeconds, shares
 
@@ -54,9 +54,9 @@ def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> G
     if len(ordered) == 1 and ordered[0].tasks:
         (only,) = ordered
         if only.failures:
-            parts.append(Text(f"failed: {_by_kind(only)}", style="dim"))
+            parts.append(Text(f"failed: {by_kind(only.failures)}", style="dim"))
         most = None if rows is None else max(3, rows - 5)
-        parts += [Text(), table(only.tasks, rows=most, settled=only.settled)]
+        parts += [Text(), table(only, rows=most)]
     return Group(*parts)
 
 
@@ -105,14 +105,9 @@ def _whose(glance: Glance) -> str:
 
 def _flat(glance: Glance) -> str:
     """How long it has worked since it became faster."""
-    return "-" if glance.flat_s is None else duration(glance.flat_s)
+    return "-" if glance.since_improved_s is None else duration(glance.since_improved_s)
 
 
 def _busy(seconds: SlotSeconds, kind: str) -> str:
     parted = shares(seconds.get(kind, {}))
     return f"{parted.get(BUSY, 0.0):.0%}" if parted else "-"
-
-
-def _by_kind(glance: Glance) -> str:
-    ordered = sorted(glance.failures.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in ordered)

@@ -7,34 +7,51 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tuner.storage.base import RecordStore
+    from tuner.view.task_view import TaskView
 
 
-def best_with_traces(
-    store: RecordStore, task: str | None, max_kernels: int
-) -> list[dict[str, Any]]:
-    """The rows of `tuner.report.report.best_report`, each with the winner's `trace` as Python text.
+@dataclass(frozen=True, slots=True)
+class BestSchedule:
+    """The best schedule of a task.
 
-    Each has `kernel_set` too, see `cluster.driver.kernel_sets.described`: None for a static task,
-    or where nothing was measured yet.
+    Attributes:
+        trace: of the winner, as Python; None for a task with symbolic dimensions, and where nothing
+            was measured yet.
+        kernel_set: see `cluster.driver.kernel_sets.described`; None for a static task, or where
+            nothing was measured yet.
+    """
+
+    task: TaskView
+    trace: str | None
+    kernel_set: dict[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys of a task in `tuner best --json`."""
+        from tuner.view.as_json import best_json
+
+        return {**best_json(self.task), "trace": self.trace, "kernel_set": self.kernel_set}
+
+
+def best_schedules(store: RecordStore, task: str | None, max_kernels: int) -> list[BestSchedule]:
+    """The best schedule of each task, or of the task of that name or key.
 
     Raises:
         TunerError: there is no such task.
     """
     from cluster.driver.kernel_sets import described, kernel_set
-    from tuner.report.report import best_report
     from tuner.report.winners import choose_best
+    from tuner.view.folds import view_winners
 
-    known = {t.name: t for t in store.tasks()}
+    known = {t.key: t for t in store.tasks()}
     sets = {
         t.key: chosen
         for t in known.values()
         if task in (None, t.name, t.key)
         and (chosen := kernel_set(store, t, max_kernels)) is not None
     }
-    report = best_report(store, task, {key: chosen.latency_s for key, chosen in sets.items()})
-    rows = []
-    for row in report["tasks"]:
-        found = known[row["name"]]
+    schedules = []
+    for view in view_winners(store, {key: chosen.latency_s for key, chosen in sets.items()}, task):
+        found = known[view.key]
         winner = None if found.shapes else choose_best(store, found.key)
         trace = None
         if winner is not None:
@@ -42,8 +59,8 @@ def best_with_traces(
 
             trace = trace_text(found, winner.trial.candidate)
         told = described(found, sets[found.key]) if found.key in sets else None
-        rows.append({**row, "trace": trace, "kernel_set": told})
-    return rows
+        schedules.append(BestSchedule(view, trace, told))
+    return schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +86,15 @@ def best_explained(store: RecordStore, task: str | None) -> Explained:
     Raises:
         TunerError: there is no such task.
     """
-    from tuner.report.report import best_report
     from tuner.report.winners import choose_best
+    from tuner.view.as_json import best_json
+    from tuner.view.folds import view_winners
 
-    known = {t.name: t for t in store.tasks()}
+    known = {t.key: t for t in store.tasks()}
     rows: list[dict[str, Any]] = []
     left_out: dict[str, list[str]] = {"symbolic": [], "unmeasured": [], "without_loops": []}
-    for best in best_report(store, task)["tasks"]:
-        found = known[best["name"]]
+    for view in view_winners(store, task=task):
+        found = known[view.key]
         winner = None if found.shapes else choose_best(store, found.key)
         if winner is None:
             left_out["symbolic" if found.shapes else "unmeasured"].append(found.name)
@@ -88,5 +106,6 @@ def best_explained(store: RecordStore, task: str | None) -> Explained:
             left_out["without_loops"].append(found.name)
             continue
         names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
-        rows.append({**{name: best[name] for name in names}, **said.to_json()})  # type: ignore[literal-required]
+        best = best_json(view)
+        rows.append({**{name: best[name] for name in names}, **said.to_json()})
     return Explained(tuple(rows), **{why: tuple(names) for why, names in left_out.items()})

@@ -48,7 +48,7 @@ class OneRun:
         try:
             folder, manifest = read_run(self._folder())
             if not folder.store.exists():
-                return [Glance(str(self._location), "not begun")]
+                return [Glance(name=str(self._location), state="not begun")]
             store = SqliteStore(folder.store, read_only=True, busy_timeout_s=_BUSY_S)
             with contextlib.closing(store):
                 known = partial(chosen_s, most=manifest.max_kernels)
@@ -147,7 +147,8 @@ def searches_there(now_s: float) -> Sequence[Glance]:
             found.append(unreadable(name, state))
         elif state.snapshot is None:
             failed = f"failed: {state.error}" if state.error else ""
-            found.append(Glance(state.run or name, failed or "starting", at_work=not failed))
+            said = failed or "starting"
+            found.append(Glance(name=state.run or name, state=said, at_work=not failed))
         else:
             found.append(of_snapshot(state.run or name, state.snapshot, state.ended, state.error))
     return found

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError
-from tuner.report.closing import Closing
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 from tuner.runs.remote import local, working_folder
@@ -17,7 +16,6 @@ from tuner.session.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
     from cluster.search.job import SearchState
-    from tuner.report.spaces import SpaceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,6 @@ class TuneResult:
         ended: `trials`, `time`, `signal` or `done` (nothing left to try).
         warnings: lines for people; the result is complete all the same.
         mlflow_command: command that opens the experiment.
-        closing: what was won and what is left to win; None where the records could not be read,
-            and of several devices, whose parts have one each.
     """
 
     run: Path | str
@@ -42,7 +38,6 @@ class TuneResult:
     warnings: tuple[str, ...]
     mlflow_command: str
     parts: tuple[TuneResult, ...] = ()
-    closing: Closing | None = None
 
     @property
     def best(self) -> list[dict[str, Any]]:
@@ -51,26 +46,28 @@ class TuneResult:
         Raises:
             TunerError: there is a result for each of several devices, or nothing was measured.
         """
-        from cluster.driver.best_schedules import best_with_traces
+        from cluster.driver.best_schedules import best_schedules
         from tuner.storage.sqlite_store import SqliteStore
 
         folder, manifest = read_run(self._folder())
         with closing(SqliteStore(folder.store, read_only=True)) as store:
-            return best_with_traces(store, None, manifest.max_kernels)
+            found = best_schedules(store, None, manifest.max_kernels)
+            return [schedule.to_json() for schedule in found]
 
     @property
-    def spaces(self) -> list[SpaceStatus]:
+    def spaces(self) -> list[dict[str, Any]]:
         """What came of each design space, as `tuner status --json` lists them.
 
         Raises:
             TunerError: there is a result for each of several devices.
         """
-        from tuner.report.spaces import space_rows
         from tuner.storage.sqlite_store import SqliteStore
+        from tuner.view.as_json import space_json
+        from tuner.view.spaces import view_spaces
 
         folder, _ = read_run(self._folder())
         with closing(SqliteStore(folder.store, read_only=True)) as store:
-            return space_rows(store, store.tasks())
+            return [space_json(space) for space in view_spaces(store, store.tasks())]
 
     def library(self, path: Path | str, *, allow_external: bool = False) -> Path:
         """Write a library of the model with its best schedules, which TVM loads; return its path.
@@ -151,5 +148,4 @@ def result_of(run: RunLocation, state: SearchState, tracking_uri: str) -> TuneRe
         ended=state.ended,
         warnings=tuple(w for w in state.warnings if w),
         mlflow_command=open_command(working_folder(run).root, tracking_uri),
-        closing=state.closing,
     )

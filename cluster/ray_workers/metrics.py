@@ -14,7 +14,7 @@ from cluster.scaling.pool_counts import PoolCounts
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Record
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.utilisation import BUSY, shares
 
@@ -81,13 +81,14 @@ class RunMetrics:
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Show the run's progress."""
+        model_s = snapshot.latency_s
         figures = {
             self._trials: snapshot.trials,
             self._left: snapshot.trials_left,
             self._rate: snapshot.trials_per_s,
             self._spent: _spent(snapshot),
             self._gain: snapshot.gain,
-            self._model_us: _model_us(snapshot.tasks),
+            self._model_us: None if model_s is None else model_s * 1e6,
             self._accuracy: snapshot.pairwise_accuracy,
             self._estimates: snapshot.estimate_accuracy,
         }
@@ -140,14 +141,3 @@ def _spent(snapshot: Snapshot) -> float:
     trials = snapshot.trials / snapshot.trials_budget if snapshot.trials_budget else 0.0
     elapsed = snapshot.elapsed_s / snapshot.time_budget_s if snapshot.time_budget_s > 0 else 0.0
     return min(1.0, max(trials, elapsed))
-
-
-def _model_us(tasks: Sequence[TaskRow]) -> float | None:
-    """Time of the tasks that have one, each as often as the model runs it; a default schedule that
-    is faster than what was found stays in the model. None before any has a time."""
-    best_s = [
-        task.weight * min(task.best_s, task.default_s or task.best_s)
-        for task in tasks
-        if task.best_s is not None
-    ]
-    return sum(best_s) * 1e6 if best_s else None

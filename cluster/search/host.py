@@ -31,8 +31,6 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
-from tuner.report.closing import Closing, closing_of_store, latencies_of, settled
-from tuner.report.spaces import fruitless, space_rows
 from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import refuse_wrong_import
@@ -46,6 +44,8 @@ from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import Utilisation
+from tuner.view.outcome import settle
+from tuner.view.spaces import fruitless
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,6 @@ class SearchHost:
         self._wrong = False
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
-        self._closing: Closing | None = None
         self._settled: Snapshot | None = None
         self._told = threading.Event()
         self._metrics = RunMetrics(str(job.location))
@@ -105,7 +104,6 @@ class SearchHost:
             self._error,
             self._trace,
             tuple(self._warnings),
-            self._closing,
             self._job.location.text,
             self._job.deadline_s(self._made_s if session is None else time.monotonic()),
         )
@@ -168,8 +166,7 @@ class SearchHost:
                 self._warnings += _said(checking, run)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
-                self._settled = settled(self._session.snapshot(), store)
-                self._closing = _closing(store, self._settled)
+                self._settled = _settle(self._session.snapshot(), store)
                 return ended
 
     def _stop_wrong(self) -> None:
@@ -274,7 +271,7 @@ class _Settled:
 
     def on_end(self, snapshot: Snapshot) -> None:
         """See `tuner.session.observer.Observer`."""
-        self._observer.on_end(settled(snapshot, self._store))
+        self._observer.on_end(settle(snapshot, self._store))
 
 
 class _WithStore:
@@ -305,8 +302,7 @@ class _WithStore:
         """Keep the best of each task, and the last values."""
         if self._may_name():
             self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
-        self._spool.tell_spaces(space_rows(self._store, self._store.tasks()), snapshot.trials)
-        self._spool.on_end(settled(snapshot, self._store))
+        self._spool.on_end(settle(snapshot, self._store))
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
@@ -326,13 +322,14 @@ def _said(checking: ImportChecking, run: RunFolder) -> list[str]:
     return [check.line] if check.state == "skipped" else []
 
 
-def _closing(store: RecordStore, snapshot: Snapshot) -> Closing | None:
-    """What to say of a run at its end; None where that goes wrong, which is not worth the run."""
+def _settle(snapshot: Snapshot, store: RecordStore) -> Snapshot:
+    """The last snapshot with the latencies that count; as it was where that goes wrong, which is
+    not worth the run."""
     try:
-        return closing_of_store(store, latencies_of(snapshot))
+        return settle(snapshot, store)
     except Exception:
         _log.exception("the last lines")
-        return None
+        return snapshot
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:

@@ -14,7 +14,6 @@ from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
 from tuner.layers import OURS, Layers, versions
 from tuner.options import DEVICE_WAIT_S, TuneOptions
-from tuner.report.closing import Closing
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
@@ -158,7 +157,6 @@ class SearchState:
         ended: why the search ended; empty while it goes on.
         error: one line, where it failed.
         trace: traceback of the error, for `--debug`.
-        closing: what to say of the run; None until the session has ended.
         run: the run's location.
         deadline_s: time by which it ends by itself, on its machine's monotonic clock.
     """
@@ -168,6 +166,5 @@ class SearchState:
     error: str = ""
     trace: str = ""
     warnings: tuple[str, ...] = ()
-    closing: Closing | None = None
     run: str = ""
     deadline_s: float = math.inf

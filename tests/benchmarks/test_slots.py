@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from benchmarks.fleet.slots import with_backlog
+from tuner.record import Status
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
+from tuner.view.task_view import TaskView
 
 
 def snapshot(
     trials: int, runner: dict[str, float], builder: dict[str, float] | None = None
 ) -> Snapshot:
     used = {"runner": runner, "builder": builder or {"busy": 1.0}}
-    return Snapshot("search", 1.0, 60.0, trials, 100, 1.0, {}, (), utilisation=used)
+    task = TaskView("t", statuses={Status.OK: trials})
+    return Snapshot(phase=Phase.SEARCH, tasks=(task,), utilisation=used)
 
 
 def test_the_beginning_and_the_end_of_a_run_are_left_out() -> None:

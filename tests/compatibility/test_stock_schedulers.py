@@ -33,7 +33,7 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.replay.recorded import RecordedSpace
 from tuner.replay.replay import VirtualClock
 from tuner.search.registry import search_maker
-from tuner.session.allocator import Allocator, TaskView
+from tuner.session.allocator import Allocator
 from tuner.session.observer import Silent
 from tuner.source import Source
 from tuner.storage.memory import MemoryStore
@@ -41,6 +41,7 @@ from tuner.user_code.contract import check
 from tuner.user_code.faults import LayerFailed
 from tuner.user_code.guarded import guarded
 from tuner.utilisation import BUILDER, RUNNER, Utilisation, shares, total
+from tuner.view.task_view import TaskView
 
 pytestmark = [pytest.mark.tvm]
 

@@ -30,7 +30,7 @@ from tuner.pages.wording import (
     facts,
     headline,
     peers_s,
-    task_rows,
+    task_lines,
 )
 from tuner.report.run_report import RunReport
 from tuner.report.words import amount
@@ -101,7 +101,7 @@ def _told(run: RunReport) -> dict[str, Any]:
         "run": run,
         "headline": headline(run),
         "sections": list(sections(run)),
-        "tasks": task_rows(run),
+        "tasks": task_lines(run.view),
         "benches": bench_rows(run),
         "bench_note": bench_note(run),
         "facts": facts(run),
@@ -134,9 +134,9 @@ def compared(runs: Sequence[RunReport]) -> Iterator[Section]:
 def sections(run: RunReport) -> Iterator[Section]:
     """The charts of one run, those left out that it has nothing for."""
     yield from _progress(run)
-    if any(row["latency_ms"] for row in run.best):
+    if run.view.latency_s:
         note = "A task that is a large share after tuning is where more trials would pay."
-        chart = Chart("Each task's share of the model's time", note, shares_chart(run.best))
+        chart = Chart("Each task's share of the model's time", note, shares_chart(run.view))
         yield Section("Where the model's time goes", (chart,), wide=True)
     for name, chosen in run.kernel_sets.items():
         yield _shapes(name, chosen)
@@ -147,7 +147,7 @@ def sections(run: RunReport) -> Iterator[Section]:
 def _progress(run: RunReport) -> Iterator[Section]:
     if not run.curve.points:
         return
-    untuned = "untuned, at least" if run.uncompared else "untuned"
+    untuned = "untuned, at least" if run.view.uncompared else "untuned"
     marks = {untuned: run.curve.default_s, **peers_s(run)}
     if run.again_s is not None:
         marks["tuned, timed again"] = run.again_s
@@ -176,12 +176,11 @@ def _shapes(name: str, chosen: Any) -> Section:
 
 
 def _work(run: RunReport) -> Iterator[Section]:
-    used = run.status["utilisation"]
-    if used:
+    if used := run.view.utilisation:
         chart = Chart("All sessions together", "", time_chart(used))
         yield Section("Where the workers' time went", (chart,), wide=True)
     if run.spans:
-        names = {task["key"]: task["name"] for task in run.status["tasks"]}
+        names = {task.key: task.name for task in run.view.tasks}
         note = "One lane a worker. Drag to move along, turn the wheel to look closer."
         chart = Chart("Timeline", note, timeline_chart(run.spans, names))
         yield Section("", (chart,), wide=True)

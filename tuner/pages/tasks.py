@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from tuner.pages.theme import TUNED, UNTUNED, specification
-from tuner.report.report import BestOfTask
+from tuner.view.run_view import RunView
 
 _SHOWN = 20
 _ROW = 30
 
 
-def shares_chart(tasks: Sequence[BestOfTask]) -> dict[str, Any]:
+def shares_chart(run: RunView) -> dict[str, Any]:
     """Each task's share of the model's time before and after, those with the largest first; the
     tasks beyond the first twenty are one row."""
-    known = [task for task in tasks if task["latency_ms"]]
-    before, after = (
-        [task["weight"] * (task[key] or task["latency_ms"] or 0.0) for task in known]
-        for key in ("default_ms", "latency_ms")
-    )
-    shares = [
-        (task["name"], was / (sum(before) or 1.0), now / (sum(after) or 1.0))
-        for task, was, now in zip(known, before, after, strict=True)
-    ]
+    before, after = run.shares(untuned=True), run.shares()
+    shares = [(t.name, before[t.key], after[t.key]) for t in run.tasks if t.key in after]
     shares.sort(key=lambda row: -max(row[1:]))
     shown, rest = shares[:_SHOWN], shares[_SHOWN:]
     if rest:

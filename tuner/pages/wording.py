@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tuner.candidate import shown_space
+from tuner.record import Status
 from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
 from tuner.report.words import (
@@ -18,9 +19,10 @@ from tuner.report.words import (
     modelled_note,
     plural,
     ratio,
-    seconds_of,
     three_digits,
 )
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 
 def duration(seconds: float) -> str:
@@ -64,67 +66,42 @@ class Figure:
 
 def headline(run: RunReport) -> list[Figure]:
     """The numbers that one wants first."""
-    status, known = run.status, run.tuned_s is not None
-    without = f", {amount(run.uncompared, 'task')} left out" if run.uncompared else ""
+    view, trials = run.view, run.view.trials
+    left_out = len(view.uncompared)
+    without = f", {amount(left_out, 'task')} left out" if left_out else ""
     figures = [
-        Figure(ratio(run.gain), f"as fast as untuned{without}"),
+        Figure(ratio(view.gain), f"as fast as untuned{without}"),
         Figure(
-            f"{latency(run.untuned_s)} → {latency(run.tuned_s)}",
+            f"{latency(view.untuned_s)} → {latency(view.tuned_s)}",
             "; ".join(filter(None, ("the model's kernels", modelled_note(run.manifest.target)))),
         ),
     ]
-    trials, failed = status["trials"], sum(status["failures"].values())
+    failed = sum(view.failures.values())
     outlook = []
     if run.next_gain is not None:
         outlook = [Figure(f"{run.next_gain:.1%}", "less is predicted with twice as many trials")]
     return [
-        *(figures if known else [Figure("-", "no kernel has a time yet")]),
-        Figure(
-            f"{trials:,}", f"{plural('trial', trials)} on {amount(len(status['tasks']), 'task')}"
-        ),
+        *(figures if view.tuned_s else [Figure("-", "no kernel has a time yet")]),
+        Figure(f"{trials:,}", f"{plural('trial', trials)} on {amount(len(view.tasks), 'task')}"),
         *outlook,
-        Figure(duration(status["elapsed_s"]), f"of work, {status['trials_per_s']:.1f} trials/s"),
+        Figure(duration(view.elapsed_s), f"of work, {view.trials_per_s:.1f} trials/s"),
         Figure(f"{failed:,}", f"{plural('candidate', failed)} failed"),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLine:
-    """A line of the table of tasks; times are seconds, shares are of the model's time."""
-
-    name: str
-    weight: float
-    trials: int
-    default_s: float | None
-    best_s: float | None
-    gain: float | None
-    share_before: float | None
-    share_after: float | None
-    gflops: float | None
-    space: str
-
-
-def task_rows(run: RunReport) -> list[TaskLine]:
-    """The tasks, those that take most of the tuned model's time first."""
-    lines, tuned_s, untuned_s = [], run.tuned_s, run.untuned_s
-    for task in run.best:
-        default_s, best_s = seconds_of(task["default_ms"]), seconds_of(task["latency_ms"])
-        weight, before_s = task["weight"], default_s or best_s
-        lines.append(
-            TaskLine(
-                task["name"],
-                weight,
-                task["trials"],
-                default_s,
-                best_s,
-                default_s / best_s if default_s and best_s else None,
-                weight * before_s / untuned_s if before_s and best_s and untuned_s else None,
-                weight * best_s / tuned_s if best_s and tuned_s else None,
-                task["gflops"],
-                shown_space(task["space"] or "") or ("kernel set" if best_s else ""),
-            )
+def task_lines(run: RunView) -> list[tuple[TaskView, float | None, float | None, str]]:
+    """The tasks, those that take most of the tuned model's time first: each with its shares of the
+    model's time before and now, and what won it."""
+    before, after = run.shares(untuned=True), run.shares()
+    return [
+        (
+            task,
+            before.get(task.key),
+            after.get(task.key),
+            shown_space(task.space) or ("kernel set" if task.best_s else ""),
         )
-    return sorted(lines, key=lambda line: -(line.share_after or 0.0))
+        for task in run.by_time()
+    ]
 
 
 def facts(run: RunReport) -> list[tuple[str, str]]:
@@ -209,7 +186,7 @@ def again_note(run: RunReport) -> str:
 
 def cut_off(run: RunReport) -> str:
     """How many trials were cut off; empty where none was."""
-    count = run.status["censored"]
+    count = run.view.statuses.get(Status.CENSORED, 0)
     return f"{count:,} cut off early, for being far slower than the best" if count else ""
 
 
@@ -290,18 +267,18 @@ def comparison(runs: Sequence[RunReport]) -> Comparison:
         ("strategy", [str(run.manifest.options.get("strategy") or "-") for run in runs]),
         ("effort", [str(run.manifest.options.get("effort") or "-") for run in runs]),
         ("seed", [str(run.manifest.options.get("seed", "-")) for run in runs]),
-        ("trials", [f"{run.status['trials']:,}" for run in runs]),
-        ("work", [duration(run.status["elapsed_s"]) for run in runs]),
-        ("untuned", [latency(run.untuned_s) for run in runs]),
-        ("tuned", [latency(run.tuned_s) for run in runs]),
-        ("gain", [ratio(run.gain) for run in runs]),
+        ("trials", [f"{run.view.trials:,}" for run in runs]),
+        ("work", [duration(run.view.elapsed_s) for run in runs]),
+        ("untuned", [latency(run.view.untuned_s) for run in runs]),
+        ("tuned", [latency(run.view.tuned_s) for run in runs]),
+        ("gain", [ratio(run.view.gain) for run in runs]),
     ]
     # Names are numbered within a model: only tasks of one name and one program are the same.
     found: dict[tuple[str, str], list[float | None]] = {}
     for place, run in enumerate(runs):
-        for task in run.best:
-            same = task["name"], run.programs[task["name"]]
-            found.setdefault(same, [None] * len(runs))[place] = seconds_of(task["latency_ms"])
+        for task in run.view.tasks:
+            same = task.name, run.programs[task.name]
+            found.setdefault(same, [None] * len(runs))[place] = task.best_s
     tasks = [
         (name, [latency(s) for s in mine], _least(mine))
         for (name, _), mine in found.items()

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from tuner.checks import is_emulated
-from tuner.record import Status
-from tuner.report.closing import settled_rows
-from tuner.report.report import has_ended
 from tuner.report.winners import Timings
-from tuner.session.progress import Snapshot, TaskProgress, TaskRow, counted, gain, rows
+from tuner.session.progress import Snapshot, TaskProgress
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
+from tuner.view.folds import has_ended, view_winners
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 STALE_S = 60.0
 """The age of the last sign of life from which on a run counts as silent; it gives one every two
@@ -29,9 +28,9 @@ seconds, but for the length of a kernel's timing."""
 _NO_SECONDS: SlotSeconds = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A run at one moment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance(RunView):
+    """A run among others. `utilisation` is of its last session.
 
     Attributes:
         name: the run's folder, its URL, or the name of its search.
@@ -39,77 +38,36 @@ class Glance:
             read.
         at_work: whether something works on it, as far as is known.
         readable: whether the rest was read; else only `state` says something.
-        elapsed_s: seconds of work, over all sessions.
-        settled: whether the times are those of a run that has ended; else they are of its search.
-        latency_s: of the kernels of the tasks that have a time, each as often as it runs; None
-            before any.
-        gain: untuned over tuned time, over the tasks where both are known.
-        failures: number of trials that failed, by kind.
-        utilisation: seconds of the last session's workers, by kind and category.
         seen_s: its last sign of life, in seconds since the epoch; None where that is not known.
-        modelled: whether its times are a model's, of the emulated device.
-        flat_s: seconds of work since a task became faster for the last time; None where that is
-            not known. Of a run that has ended they end where it did.
+        since_improved_s: seconds of work since a task became faster for the last time; None where
+            that is not known. Of a run that has ended they end where it did.
     """
 
     name: str
     state: str
     at_work: bool = False
     readable: bool = True
-    elapsed_s: float = 0.0
-    trials: int = 0
-    trials_per_s: float = 0.0
-    settled: bool = False
-    latency_s: float | None = None
-    gain: float | None = None
-    failures: Mapping[str, int] = field(default_factory=dict)
-    utilisation: SlotSeconds = field(default_factory=dict)
     seen_s: float | None = None
-    flat_s: float | None = None
-    tasks: tuple[TaskRow, ...] = ()
-    modelled: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """As an object of `tuner top --once --json`."""
-        return {
-            "run": self.name,
-            "state": self.state,
-            "at_work": self.at_work,
-            "elapsed_s": self.elapsed_s,
-            "trials": self.trials,
-            "trials_per_s": self.trials_per_s,
-            "settled": self.settled,
-            "latency_ms": None if self.latency_s is None else self.latency_s * 1e3,
-            "gain": self.gain,
-            "failures": dict(self.failures),
-            "utilisation": {kind: dict(seconds) for kind, seconds in self.utilisation.items()},
-            "since_improved_s": self.flat_s,
-            "modelled": self.modelled,
-        }
+    since_improved_s: float | None = None
 
 
 def unreadable(name: str, why: str) -> Glance:
     """What is left to say of a run that cannot be read."""
-    return Glance(name, why, readable=False)
+    return Glance(name=name, state=why, readable=False)
 
 
 def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "") -> Glance:
     """A run from what its search says of itself."""
-    state = f"failed: {error}" if error else f"ended: {ended}" if ended else str(snapshot.phase)
     return Glance(
         name=name,
-        state=state,
+        state=f"failed: {error}" if error else f"ended: {ended}" if ended else str(snapshot.phase),
         at_work=not ended,
-        elapsed_s=snapshot.elapsed_s,
-        trials=snapshot.trials,
-        trials_per_s=snapshot.trials_per_s,
-        settled=bool(ended),
-        latency_s=_latency_s(snapshot.tasks),
-        gain=snapshot.gain,
-        failures=_failures(snapshot.statuses),
-        utilisation=snapshot.utilisation,
-        modelled=snapshot.modelled,
         tasks=snapshot.tasks,
+        elapsed_s=snapshot.elapsed_s,
+        trials_per_s=snapshot.trials_per_s,
+        utilisation=snapshot.utilisation,
+        settled=bool(ended),
+        modelled=snapshot.modelled,
     )
 
 
@@ -122,7 +80,7 @@ class StoreGlances:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._settled: tuple[TaskRow, ...] | None = None
+        self._settled: tuple[TaskView, ...] | None = None
         self._tasks: tuple[Task, ...] = ()
         self._progress: dict[str, TaskProgress] = {}
         self._improved_s: dict[str, float] = {}
@@ -150,32 +108,28 @@ class StoreGlances:
             self._last = last  # only now: a look that failed is repeated
         spans = store.sessions()
         state, at_work = state_of(spans, now_s)
-        tasks = rows(self._progress.values())
+        tasks = tuple(progress.view() for progress in self._progress.values())
         if ended := has_ended(store):
             if self._settled is None:
-                self._settled = settled_rows(tasks, store, chosen_s(store))
+                self._settled = view_winners(store, chosen_s(store))
             tasks = self._settled
         elapsed_s = math.fsum(span.elapsed_s for span in spans)
-        trials = sum(p.spent for p in self._progress.values())
+        trials = sum(task.trials for task in tasks)
         return Glance(
             name=self._name,
             state=state,
             at_work=at_work,
-            elapsed_s=elapsed_s,
-            trials=trials,
-            trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
-            settled=ended,
-            latency_s=_latency_s(tasks),
-            gain=gain(tasks),
-            failures=_failures(counted(self._progress.values())),
-            utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
-            seen_s=spans[-1].heartbeat_s if spans else None,
-            flat_s=self._flat_s(spans, elapsed_s),
             tasks=tasks,
+            elapsed_s=elapsed_s,
+            trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+            utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
+            settled=ended,
             modelled=any(is_emulated(p.task.target) for p in self._progress.values()),
+            seen_s=spans[-1].heartbeat_s if spans else None,
+            since_improved_s=self._since_improved_s(spans, elapsed_s),
         )
 
-    def _flat_s(self, spans: Sequence[SessionSpan], elapsed_s: float) -> float | None:
+    def _since_improved_s(self, spans: Sequence[SessionSpan], elapsed_s: float) -> float | None:
         if not self._improved_s:
             return None
         return max(0.0, elapsed_s - worked_s(spans, max(self._improved_s.values())))
@@ -191,7 +145,6 @@ class StoreGlances:
                 statuses=dict(counts.get(task.key, {})),
                 default_key=defaults.get(task.key, ""),
             )
-            now.spent = sum(n for status, n in now.statuses.items() if status.spends_budget)
             before = known.get(task.key)
             if before is None or before.default_key != now.default_key or task.shapes:
                 self._read(store, now)
@@ -249,12 +202,3 @@ def state_of(spans: Sequence[SessionSpan], now_s: float) -> tuple[str, bool]:
     if silent_s > STALE_S:
         return "silent", False
     return "at work", True
-
-
-def _latency_s(tasks: Sequence[TaskRow]) -> float | None:
-    times = [row.weight * row.best_s for row in tasks if row.best_s is not None]
-    return math.fsum(times) if times else None
-
-
-def _failures(statuses: Mapping[str, int]) -> dict[str, int]:
-    return {kind: n for kind, n in sorted(statuses.items()) if n and Status(kind).failed}

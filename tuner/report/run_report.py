@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,15 +13,14 @@ from tuner.report.failures import FailureFold, FailureKind
 from tuner.report.model_curve import CurveFold, ModelCurve
 from tuner.report.noise import Retiming, RetimingFold
 from tuner.report.predictions import Pair, PredictionFold
-from tuner.report.report import BestOfTask, StatusReport, best_report, status_report
 from tuner.report.slots import drawable
-from tuner.report.words import seconds_of
 from tuner.runs.folder import Manifest
-from tuner.session.model_times import ModelTimes, model_times
 from tuner.storage.base import RecordStore, SessionSpan, worked_s
 from tuner.storage.history import Fit
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
+from tuner.view.folds import view_run
+from tuner.view.run_view import RunView
 
 _SPANS = 3000
 
@@ -58,7 +56,7 @@ class RunReport:
         name: short, for people.
         place: its folder or URL, as a user types it.
         devices, toolchains: that its records were measured with.
-        best: a row for each task, in the order of the model.
+        view: with the winners of the tasks.
         programs: what stands for the program of each task, by its name.
         next_gain: share of the model's time that twice as many trials were last predicted to save;
             None before any prediction.
@@ -71,8 +69,7 @@ class RunReport:
     name: str
     place: str
     manifest: Manifest
-    status: StatusReport
-    best: tuple[BestOfTask, ...]
+    view: RunView
     programs: Mapping[str, str]
     curve: ModelCurve
     failures: tuple[FailureKind, ...]
@@ -90,45 +87,9 @@ class RunReport:
     conditions: TimingConditions
 
     @property
-    def _times(self) -> ModelTimes:
-        return model_times(
-            (row["weight"], seconds_of(row["default_ms"]), seconds_of(row["latency_ms"]))
-            for row in self.best
-        )
-
-    @property
-    def uncompared(self) -> int:
-        """The number of tasks without a time, or without one of their default."""
-        return len(self.best) - self._times.tasks
-
-    @property
     def again_s(self) -> float | None:
-        """What the curve ends at, by the times that decided: the weighted latencies of all tasks
-        that have one, the default where nothing is faster. None where nothing was timed again."""
-        known = [
-            (row["weight"], row["latency_ms"], row["default_ms"] or math.inf)
-            for row in self.best
-            if row["latency_ms"]
-        ]
-        if not self.retimings or not known:
-            return None
-        return math.fsum(weight * min(mine, default) / 1e3 for weight, mine, default in known)
-
-    @property
-    def tuned_s(self) -> float | None:
-        """Weighted latencies of the winners, the default where nothing is faster; over the tasks
-        where both have a time. None without any."""
-        return self._times.best_s or None
-
-    @property
-    def untuned_s(self) -> float | None:
-        """The same of the default schedules."""
-        return self._times.default_s or None
-
-    @property
-    def gain(self) -> float | None:
-        """How many times as fast the winners are."""
-        return self._times.gain
+        """What the curve ends at, by the times that decided; None where nothing was timed again."""
+        return self.view.latency_s if self.retimings else None
 
 
 def run_report(
@@ -160,8 +121,7 @@ def run_report(
         name=name,
         place=place,
         manifest=manifest,
-        status=status_report(store, chosen_s),
-        best=tuple(best_report(store, None, chosen_s)["tasks"]),
+        view=view_run(store, chosen_s, winners=True),
         programs={task.name: _program(task) for task in tasks},
         curve=curve.curve(),
         failures=failures.kinds(),

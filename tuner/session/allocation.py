@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tuner.candidate import Candidate
 from tuner.record import Trial, TrialKey
-from tuner.session.allocator import Allocator, AskedTurns, TaskView, Turns, priorities, view
+from tuner.session.allocator import Allocator, AskedTurns, Turns, priorities, view
 from tuner.session.given_trials import BEFORE_DEFAULT, BEFORE_LIBRARIES, given_trial
 from tuner.session.state import SessionState
 from tuner.task import Task
+from tuner.view.task_view import TaskView
 
 _FIRST_TRIALS = 4
 

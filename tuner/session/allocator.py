@@ -16,41 +16,26 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from tuner.session.progress import TaskProgress
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """The allocator's view of a task.
-
-    Attributes:
-        trials: spent and in flight.
-        best_s: best latency so far; None before the first valid one.
-        history: best latency after each counted trial.
-        open: whether the search still has something to propose.
-    """
-
-    key: str
-    weight: float
-    flops: float
-    trials: int
-    best_s: float | None
-    history: Sequence[float | None]
-    open: bool = True
+from tuner.view.task_view import TaskView
 
 
 def view(progress: TaskProgress, *, in_flight: int, is_open: bool) -> TaskView:
-    """The allocator's view of a task's progress."""
+    """What an allocator knows of a task's progress. With many shapes, its best latency is that over
+    the shapes that have one so far."""
+    task = progress.task
     return TaskView(
-        key=progress.task.key,
-        weight=progress.task.weight,
-        flops=progress.task.flops,
-        trials=progress.spent + in_flight,
+        task.key,
+        task.name,
+        task.weight,
+        task.flops,
+        dict(progress.statuses),
         best_s=progress.so_far_s,
         history=progress.history,
+        in_flight=in_flight,
         open=is_open,
     )
 
@@ -101,7 +86,7 @@ class Turns:
     def served(self) -> None:
         """Count a trial that was given to the first task."""
         _, i, v = self._heap[0]
-        v = replace(v, trials=v.trials + 1)
+        v = replace(v, in_flight=v.in_flight + 1)
         heapq.heapreplace(self._heap, (self._rule.place(v), i, v))
 
     def passed(self) -> None:
@@ -130,7 +115,8 @@ class AskedTurns:
     def served(self) -> None:
         """See `Turns`."""
         if (key := self.first) is not None:
-            self._views[key] = replace(self._views[key], trials=self._views[key].trials + 1)
+            known = self._views[key]
+            self._views[key] = replace(known, in_flight=known.in_flight + 1)
             self._ask()
 
     def passed(self) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from tuner.record import Record, Status
-from tuner.session.model_times import model_times
 from tuner.session.phase import Phase
 from tuner.task import Instance, Shapes, Task
-from tuner.utilisation import SlotSeconds
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 
 @dataclass(slots=True)
@@ -98,10 +96,22 @@ class TaskProgress:
         total = sum(weight for weight, _ in known)
         return sum(weight * s for weight, s in known) / total if total else None
 
-    @property
-    def failures(self) -> int:
-        """Rung-0 trials whose candidate was of no use."""
-        return sum(n for status, n in self.statuses.items() if status.failed)
+    def view(self, chosen_s: float | None = None) -> TaskView:
+        """What is shown of it.
+
+        Args:
+            chosen_s: latency of the kernel set chosen for many shapes; it stands in for `best_s`.
+        """
+        task = self.task
+        return TaskView(
+            task.key,
+            task.name,
+            task.weight,
+            task.flops,
+            dict(self.statuses),
+            self.default_s,
+            self.best_s if chosen_s is None else chosen_s,
+        )
 
 
 def _measured(task: Task) -> Shapes:
@@ -129,50 +139,27 @@ def fold(
     return progress
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """One task's line in a table for people."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(RunView):
+    """A session at one moment, for a terminal, a log line or another process.
 
-    key: str
-    name: str
-    weight: float
-    trials: int
-    default_s: float | None
-    best_s: float | None
-    failures: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The whole run at one moment, for a terminal, a log line or another process.
+    `elapsed_s`, `trials_per_s` and `utilisation` are of this session.
 
     Attributes:
-        elapsed_s: of this session.
-        gain: untuned over tuned time, over the tasks where both are known; None before that.
         pairwise_accuracy: of the cost model on candidates it had not seen; None before a model.
         estimate_accuracy: the same of the analytic estimates; None before any pair.
-        utilisation: seconds of this session's workers, by kind of worker and category.
         trials_left: trials still to be measured, re-timings included, as an estimate.
-        modelled: whether times are a model's, of the emulated device.
         next_gain: the share of the model's time that the next doubling of the trials is predicted
             to save; None where it cannot be told.
     """
 
     phase: Phase
-    elapsed_s: float
-    time_budget_s: float
-    trials: int
-    trials_budget: int
-    trials_per_s: float
-    statuses: dict[str, int]
-    tasks: tuple[TaskRow, ...]
-    gain: float | None = None
+    time_budget_s: float = 0.0
+    trials_budget: int = 0
     pairwise_accuracy: float | None = None
-    message: str = ""
     estimate_accuracy: float | None = None
-    utilisation: SlotSeconds = field(default_factory=dict)
+    message: str = ""
     trials_left: int = 0
-    modelled: bool = False
     next_gain: float | None = None
 
 
@@ -182,62 +169,20 @@ def side_by_side(parts: Mapping[str, Snapshot]) -> Snapshot:
     The phase is that of the search furthest behind. Untuned and tuned times are added up.
     """
     snapshots = list(parts.values())
-    statuses: Counter[str] = Counter()
-    for snapshot in snapshots:
-        statuses.update(snapshot.statuses)
     tasks = tuple(
-        replace(row, key=f"{name}/{row.key}", name=f"{name}/{row.name}")
+        replace(task, key=f"{name}/{task.key}", name=f"{name}/{task.name}")
         for name, snapshot in parts.items()
-        for row in snapshot.tasks
+        for task in snapshot.tasks
     )
     said = dict.fromkeys(f"{name}: {s.message}" for name, s in parts.items() if s.message)
     return Snapshot(
         phase=Phase.least([s.phase for s in snapshots]),
         elapsed_s=max(s.elapsed_s for s in snapshots),
         time_budget_s=max(s.time_budget_s for s in snapshots),
-        trials=sum(s.trials for s in snapshots),
         trials_budget=sum(s.trials_budget for s in snapshots),
         trials_per_s=sum(s.trials_per_s for s in snapshots),
-        statuses=dict(statuses),
         tasks=tasks,
-        gain=gain(tasks),
         message="; ".join(said),
         trials_left=sum(s.trials_left for s in snapshots),
         modelled=any(s.modelled for s in snapshots),
     )
-
-
-def counted(progress: Iterable[TaskProgress]) -> dict[str, int]:
-    """The number of trials by status, of all tasks together."""
-    counts: Counter[str] = Counter()
-    for p in progress:
-        counts.update({str(s): n for s, n in p.statuses.items()})
-    return dict(counts)
-
-
-def rows(
-    progress: Iterable[TaskProgress], chosen_s: Mapping[str, float] = MappingProxyType({})
-) -> tuple[TaskRow, ...]:
-    """Progress as rows for people.
-
-    Args:
-        chosen_s: latencies of the kernel sets chosen for tasks with many shapes, by task key; they
-            stand in for `best_s`.
-    """
-    return tuple(
-        TaskRow(
-            key=p.task.key,
-            name=p.task.name,
-            weight=p.task.weight,
-            trials=p.spent,
-            default_s=p.default_s,
-            best_s=chosen_s.get(p.task.key, p.best_s),
-            failures=p.failures,
-        )
-        for p in progress
-    )
-
-
-def gain(tasks: Iterable[TaskRow]) -> float | None:
-    """Weighted default time over weighted best time, over tasks where both are known."""
-    return model_times((row.weight, row.default_s, row.best_s) for row in tasks).gain

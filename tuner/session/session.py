@@ -31,7 +31,7 @@ from tuner.session.limits import Ended, Limits, SessionTime
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase, idle_reasons
-from tuner.session.progress import Snapshot, counted, gain, rows
+from tuner.session.progress import Snapshot
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
@@ -377,18 +377,14 @@ class Session:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 
     def _draw(self) -> Snapshot:
-        elapsed_s, progress = self._clock() - self._time.started_s, self._known.progress.values()
-        tasks = rows(progress, self._known.chosen_s)
+        elapsed_s, chosen_s = self._clock() - self._time.started_s, self._known.chosen_s
         return Snapshot(
             phase=self._phase,
             elapsed_s=elapsed_s,
             time_budget_s=self._time.deadline_s - self._time.started_s,
-            trials=self._known.spent,
             trials_budget=self._limits.trials,
             trials_per_s=self._known.new_records / elapsed_s if elapsed_s > 0 else 0.0,
-            statuses=counted(progress),
-            tasks=tasks,
-            gain=gain(tasks),
+            tasks=tuple(p.view(chosen_s.get(k)) for k, p in self._known.progress.items()),
             pairwise_accuracy=self._accuracy,
             estimate_accuracy=self._known.estimate_accuracy,
             message=self._time.waits_for or self._known.complaint,

@@ -15,12 +15,13 @@ from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.session.allocator import Allocator, TaskView
+from tuner.session.allocator import Allocator
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.user_code.contract import check
+from tuner.view.task_view import TaskView
 
 TASK = Task("0" * 16, "name", "module", '{"kind":"llvm"}')
 
@@ -39,7 +40,8 @@ KERNELS = KernelSet(
 
 def view(key: str, *, trials: int = 0, best_s: float | None = None) -> TaskView:
     """A task as an allocator sees it."""
-    return TaskView(key, 1.0, 1e6, trials, best_s, [best_s] * trials)
+    counts = {Status.OK: trials}
+    return TaskView(key, key, 1.0, 1e6, counts, best_s=best_s, history=[best_s] * trials)
 
 
 def record(number: int, latency_s: float = 1e-3) -> Record:
@@ -56,11 +58,9 @@ def snapshot(phase: Phase = Phase.SEARCH) -> Snapshot:
         phase=phase,
         elapsed_s=1.0,
         time_budget_s=10.0,
-        trials=1,
         trials_budget=10,
         trials_per_s=1.0,
-        statuses={"ok": 1},
-        tasks=(),
+        tasks=(view(TASK.key, trials=1, best_s=1e-3),),
     )
 
 

@@ -9,10 +9,9 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from tuner.candidate import without_version
@@ -21,10 +20,10 @@ from tuner.dynamic.dispatch_tree import tree_text
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, Status
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.tracking.pages import metric_names as names
-from tuner.tracking.pages.task_table import shares, table, task_rows
+from tuner.tracking.pages.task_table import table, task_rows
 from tuner.tracking.spool import (
     Artifact,
     End,
@@ -40,6 +39,8 @@ from tuner.tracking.spool import (
 )
 from tuner.utilisation import BUSY
 from tuner.utilisation import shares as by_use
+from tuner.view.as_json import snapshot_json, space_json
+from tuner.view.task_view import TaskView
 
 
 class RunStatus(StrEnum):
@@ -204,36 +205,20 @@ class SpoolObserver:
         now_s = self._clock()
         self._snapshot(snapshot, now_s)
         self._whole(snapshot, now_s)
-        share = shares(snapshot.tasks) if self._is_whole(snapshot) else {}
-        for row in snapshot.tasks:
-            if row.key in self._tasks and (values := _at_the_end(row, share)):
+        share = snapshot.shares() if self._is_whole(snapshot) else {}
+        for task in snapshot.tasks:
+            if task.key in self._tasks and (values := _at_the_end(task, share)):
                 # At step 0, which no record has.
-                self._say(Metrics(row.key, 0, values, now_s))
+                self._say(Metrics(task.key, 0, values, now_s))
         self._table(snapshot)
+        self._spaces(snapshot, now_s)
         self._save_checkpoints()
-        summary = {"run": self._start.uuid, "session": self._session, **asdict(snapshot)}
+        summary = {"run": self._start.uuid, "session": self._session, **snapshot_json(snapshot)}
         self._file("summary.json", json.dumps(summary, indent=1).encode())
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a file beside the spool, to be kept with the run in MLflow."""
         self._file(name, data)
-
-    def tell_spaces(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        """Write how often each design space was tried and for how many tasks it was fastest, as
-        metrics of the run, and all that is known of them as a table.
-
-        Args:
-            rows: the spaces, see `tuner.report.spaces.SpaceStatus`.
-        """
-        if not rows:
-            return
-        values: dict[str, float] = {}
-        for row in rows:
-            space = re.sub(r"[^\w.-]", "_", without_version(row["space"]))
-            values[names.SPACE_TRIALS + space] = float(row["trials"])
-            values[names.SPACE_WON + space] = float(len(row["won"]))
-        self._say(Metrics(None, step, values, self._clock()))
-        self._file("spaces.json", json.dumps(table(rows), indent=1).encode())
 
     def close(self, status: RunStatus) -> None:
         """Write how the session ended, and close the files. Must be called however it ended."""
@@ -271,11 +256,24 @@ class SpoolObserver:
         if not self._is_whole(snapshot):
             return  # of some tasks alone neither is the model's
         values = {} if snapshot.gain is None else {names.GAIN: names.shown(snapshot.gain)}
-        best_s = {row.key: row.weight * row.best_s for row in snapshot.tasks if row.best_s}
-        if best_s and best_s.keys() == self._tasks.keys():
-            values[names.LATENCY] = names.shown(sum(best_s.values()) * 1e3)
+        if snapshot.latency_s and all(task.best_s for task in snapshot.tasks):
+            values[names.LATENCY] = names.shown(snapshot.latency_s * 1e3)
         if values:
             self._say(Metrics(None, snapshot.trials, values, now_s))
+
+    def _spaces(self, snapshot: Snapshot, now_s: float) -> None:
+        """Write how often each design space was tried and for how many tasks it was fastest, as
+        metrics of the run, and all that is known of them as a table."""
+        if not snapshot.spaces:
+            return
+        values: dict[str, float] = {}
+        for row in snapshot.spaces:
+            space = re.sub(r"[^\w.-]", "_", without_version(row.space))
+            values[names.SPACE_TRIALS + space] = float(row.trials)
+            values[names.SPACE_WON + space] = float(len(row.won))
+        self._say(Metrics(None, snapshot.trials, values, now_s))
+        rows = [space_json(space) for space in snapshot.spaces]
+        self._file("spaces.json", json.dumps(table(rows), indent=1).encode())
 
     def _is_whole(self, snapshot: Snapshot) -> bool:
         """Whether a session has all tasks of the run; one that goes on with some has not."""
@@ -284,8 +282,7 @@ class SpoolObserver:
     def _table(self, snapshot: Snapshot) -> None:
         if not self._is_whole(snapshot):
             return
-        rows = task_rows(snapshot.tasks, self._tasks)
-        self._file("tasks.json", json.dumps(table(rows), indent=1).encode())
+        self._file("tasks.json", json.dumps(table(task_rows(snapshot)), indent=1).encode())
 
     def _save_checkpoints(self) -> None:
         for fitted in self._unsaved.values():
@@ -309,16 +306,14 @@ class SpoolObserver:
             self.lost += len(entries)
 
 
-def _at_the_end(row: TaskRow, share: Mapping[str, float]) -> dict[str, float]:
+def _at_the_end(task: TaskView, share: Mapping[str, float]) -> dict[str, float]:
     """The last values of a task's own run."""
-    values = {}
-    if row.default_s is not None:
-        values[names.TASK_UNTUNED] = row.default_s * 1e6
-        if row.best_s:
-            values[names.TASK_GAIN] = row.default_s / row.best_s
-    if row.key in share:
-        values[names.TASK_SHARE] = share[row.key]
-    return values
+    values = {
+        names.TASK_UNTUNED: None if task.default_s is None else task.default_s * 1e6,
+        names.TASK_GAIN: task.gain,
+        names.TASK_SHARE: share.get(task.key),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _announced(task: Task) -> TaskEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.candidate import shown_space
 from tuner.run_location import RunLocation
+
+if TYPE_CHECKING:
+    from cluster.driver.best_schedules import BestSchedule
 
 _SHAPES_SHOWN = 24
 
@@ -27,19 +30,20 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
     from cluster.console.closing_text import mixed_text
-    from cluster.driver.best_schedules import best_with_traces
-    from tuner.report.toolchains import of_an_older, toolchain_rows
+    from cluster.driver.best_schedules import best_schedules
+    from tuner.view.folds import view_toolchains
+    from tuner.view.run_view import RunView
 
     with nothing_on_stdout(as_json), opened(run) as (manifest, store):
-        rows = best_with_traces(store, task, manifest.max_kernels)
-        used = [row["toolchain"] for row in toolchain_rows(store, store.tasks())]
+        schedules = best_schedules(store, task, manifest.max_kernels)
+        used = view_toolchains(store, store.tasks())
     if as_json:
-        print_json({"tasks": rows})
-    else:
-        _print(rows)
-        if len(used) > 1:
-            winners = {row["name"]: row["toolchain"] or "" for row in rows}
-            click.echo(mixed_text(len(used), used[-1], of_an_older(winners, used)))
+        print_json({"tasks": [schedule.to_json() for schedule in schedules]})
+        return
+    _print(schedules)
+    if len(used) > 1:
+        winners = tuple(schedule.task for schedule in schedules)
+        click.echo(mixed_text(RunView(tasks=winners, toolchains=used)))
 
 
 def _print_set(name: str, told: dict[str, Any]) -> None:
@@ -95,30 +99,18 @@ def shapes_to_show(shapes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [shapes[place] for place in sorted((*measured, *shown))]
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    from cluster.console.terminal import latency, ratio
-    from tuner.report.words import seconds_of
+def _print(schedules: Sequence[BestSchedule]) -> None:
+    from cluster.console.terminal import cells, columns
 
-    for row in rows:
-        if row["trace"] is not None:
-            trace = row["trace"] or "# the default schedule: no instructions"
-            click.echo(f"# {row['name']}\n{trace}\n")
-        if row["kernel_set"] is not None:
-            _print_set(row["name"], row["kernel_set"])
+    for best in schedules:
+        if best.trace is not None:
+            trace = best.trace or "# the default schedule: no instructions"
+            click.echo(f"# {best.task.name}\n{trace}\n")
+        if best.kernel_set is not None:
+            _print_set(best.task.name, best.kernel_set)
     lines = []
-    for row in rows:
-        default_ms, latency_ms = row["default_ms"], row["latency_ms"]
-        lines.append(
-            (
-                row["name"],
-                f"{row['weight']:g}",
-                str(row["trials"]),
-                latency(seconds_of(default_ms)),
-                latency(seconds_of(latency_ms)),
-                ratio(default_ms / latency_ms if default_ms and latency_ms else None),
-                "-" if row["gflops"] is None else f"{row['gflops']:.1f}",
-                shown_space(row["space"] or "-"),
-            )
-        )
-    heads = ("task", "weight", "trials", "default", "best", "speed-up", "GFLOP/s", "space")
+    for task in (best.task for best in schedules):
+        gflops = "-" if task.gflops is None else f"{task.gflops:.1f}"
+        lines.append((task.name, *cells(task)[:-1], gflops, shown_space(task.space or "-")))
+    heads = ("task", *columns(settled=True)[:-1], "GFLOP/s", "space")
     print_table(*heads, rows=lines)

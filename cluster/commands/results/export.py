@@ -92,7 +92,7 @@ def export(
                 "spaces.intrinsics.named.register_named"
             )
     elif records is not None:
-        from tuner.report.report import export_records
+        from tuner.report.record_lines import export_records
         from tuner.report.words import amount
 
         with opened(run) as (_, store):
@@ -110,11 +110,11 @@ def _mark_other_toolchains(run: RunLocation) -> None:
     """Say where kernels were timed with another toolchain than the library was compiled with."""
     from cluster.console.terminal import listed
     from spaces.passes.toolchain import toolchain_fingerprint
-    from tuner.report.report import best_report
+    from tuner.view.folds import view_winners
 
     with opened(run) as (manifest, store):
         here = toolchain_fingerprint(manifest.target)
-        used = {row["toolchain"] for row in best_report(store)["tasks"] if row["toolchain"]}
+        used = {task.toolchain for task in view_winners(store) if task.toolchain}
     if others := sorted(used - {here}):
         click.echo(
             f"its kernels were timed with {listed(others, 1)}, and are compiled with {here}: they "

@@ -15,6 +15,7 @@ from examples.gemm import gemm
 from tests.cluster.passes.made_run import best_estimate, made_run
 from tuner.errors import TunerError
 from tuner.runs.folder import read_run
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
@@ -75,8 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def a_result(run: Path) -> Any:
     from cluster.driver.tune_result import TuneResult
 
-    snapshot = Snapshot("done", 0.0, 0.0, 0, 0, 0.0, {}, ())
-    return TuneResult(run, snapshot, "trials", (), "")
+    return TuneResult(run, Snapshot(phase=Phase.DONE), "trials", (), "")
 
 
 @pytest.mark.long

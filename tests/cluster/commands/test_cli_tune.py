@@ -19,20 +19,19 @@ from cluster.cli import run
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import TunerError, UsageError
 from tuner.options import IntRange, ModelSpec, TuneOptions
+from tuner.record import Status
 from tuner.run_location import RunLocation
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
+from tuner.view.task_view import TaskView
 
 SNAPSHOT = Snapshot(
     phase=Phase.DONE,
     elapsed_s=10.0,
     time_budget_s=60.0,
-    trials=7,
     trials_budget=7,
     trials_per_s=0.7,
-    statuses={"ok": 6, "wrong": 1},
-    tasks=(TaskRow("key", "gemm", 1.0, 7, 0.004, 0.001, 1),),
-    gain=4.0,
+    tasks=(TaskView("key", "gemm", 1.0, 0.0, {Status.OK: 6, Status.WRONG: 1}, 0.004, 0.001),),
 )
 
 Tune = Callable[..., TuneResult]

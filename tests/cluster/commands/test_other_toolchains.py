@@ -75,13 +75,13 @@ def test_one_toolchain_is_no_news(pure: Path, capsys: pytest.CaptureFixture[str]
 def test_by_best_where_a_re_timing_makes_it_one_of_the_newest(
     mixed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.report.report import best_report
+    from cluster.driver.best_schedules import BestSchedule
+    from tuner.view.folds import view_winners
 
-    def without_traces(store: Any, *_: object) -> list[dict[str, Any]]:
-        rows = best_report(store)["tasks"]
-        return [{**row, "trace": None, "kernel_set": None} for row in rows]
+    def without_traces(store: Any, *_: object) -> list[BestSchedule]:
+        return [BestSchedule(task, None, None) for task in view_winners(store)]
 
-    monkeypatch.setattr("cluster.driver.best_schedules.best_with_traces", without_traces)
+    monkeypatch.setattr("cluster.driver.best_schedules.best_schedules", without_traces)
     assert f"{MARK}; all winners have theirs from the newest (now {NEW})" in said(
         capsys, "best", mixed
     )

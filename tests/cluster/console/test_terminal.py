@@ -21,34 +21,33 @@ from cluster.console.terminal import (
     size,
     utilisation,
 )
+from tuner.record import Status
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
+from tuner.view.task_view import TaskView
 
+LONG = "fused_conv2d1_add_multiply_relu_and_more_of_the_same_long_name"
+FAILED = {Status.BUILD_FAILED: 1, Status.INVALID: 2}
 TASKS = (
-    TaskRow("k1", "conv2d_relu", 1, 40, 0.0123, 0.000456, 3),
-    TaskRow(
-        "k2", "fused_conv2d1_add_multiply_relu_and_more_of_the_same_long_name", 8, 64, 0.5, 0.1, 0
-    ),
-    TaskRow("k3", "softmax[x]", 1, 0, None, None, 0),
+    TaskView("k1", "conv2d_relu", 1, 0.0, {Status.OK: 40, **FAILED}, 0.0123, 0.000456),
+    TaskView("k2", LONG, 8, 0.0, {Status.OK: 53, Status.CENSORED: 11}, 0.08, 0.02),
+    TaskView("k3", "softmax[x]"),
 )
 SNAPSHOT = Snapshot(
     phase=Phase.SEARCH,
     elapsed_s=157.4,
     time_budget_s=600,
-    trials=104,
     trials_budget=960,
     trials_per_s=2.34,
-    statuses={"ok": 90, "censored": 11, "build_failed": 1, "invalid": 2},
     tasks=TASKS,
-    gain=5.086,
     pairwise_accuracy=0.81,
 )
 
-HEAD = "search  104/960 trials  2.3/s  gain so far 5.09x  6:05 left  model 81% right"
+HEAD = "search  104/960 trials  2.3/s  gain so far 4.07x  6:05 left  model 81% right"
 FOOT = "failed: 2 invalid, 1 build failed"
 NUMBERS = """\
 weight  trials  default  best so far  speed-up  failed
-     8      64   500 ms       100 ms     5.00x
+     8      64  80.0 ms      20.0 ms     4.00x
      1      40  12.3 ms       456 us     27.0x       3
      1       0        -            -         -
 """
@@ -77,16 +76,17 @@ def test_the_table(width: int, names: tuple[str, ...], name_width: int) -> None:
 
 def test_many_tasks_are_summed_up() -> None:
     rows = tuple(
-        TaskRow(f"k{i}", f"task{i:02}", 2, i, 0.01, 0.001 * (30 - i), 1) for i in range(30)
+        replace(TASKS[0], name=f"task{i:02}", weight=60 - i, statuses={Status.OK: i, **FAILED})
+        for i in range(30)
     )
     lines = rendered(replace(SNAPSHOT, tasks=rows), 80).splitlines()
     assert len(lines) == 1 + 1 + 15 + 1
     assert lines[2].startswith("task00")
-    assert lines[-2].split() == ["and", "16", "more", "32", str(sum(range(14, 30))), "16"]
+    assert lines[-2].split() == ["and", "16", "more", "616", "344", "48"]
 
 
 def test_a_run_that_has_nothing_to_show_yet() -> None:
-    empty = Snapshot(Phase.STARTING, 0, 60, 0, 0, 0.0, {}, (), message="reading the model")
+    empty = Snapshot(phase=Phase.STARTING, time_budget_s=60, message="reading the model")
     assert rendered(empty, 80) == "starting  1:00 left\nreading the model\n"
     assert line(replace(empty, trials_budget=32)).startswith("starting  0/32 trials  0.0/s  1:00")
 
@@ -107,12 +107,12 @@ def test_how_busy_the_workers_were_is_said_with_the_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "per_s", "left"), [(104, 2.34, "6:05"), (104, 0.5, "7:22"), (0, 0.0, "7:22")]
+    ("tasks", "per_s", "left"), [(TASKS, 2.34, "6:05"), (TASKS, 0.5, "7:22"), ((), 0.0, "7:22")]
 )
 def test_what_is_left_is_what_the_budget_that_is_spent_first_leaves(
-    trials: int, per_s: float, left: str
+    tasks: tuple[TaskView, ...], per_s: float, left: str
 ) -> None:
-    said = line(replace(SNAPSHOT, trials=trials, trials_per_s=per_s))
+    said = line(replace(SNAPSHOT, tasks=tasks, trials_per_s=per_s))
     assert f"  {left} left  " in said
 
 

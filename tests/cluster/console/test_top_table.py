@@ -9,24 +9,22 @@ import pytest
 from rich.console import Console
 
 from cluster.console.top_table import in_order, top_picture
+from tuner.record import Status
 from tuner.report.glance import Glance, unreadable
-from tuner.session.progress import TaskRow
+from tuner.view.task_view import TaskView
 
 NOW_S = 10_000.0
-ROW = TaskRow("k", "gemm", 2.0, 7, 0.004, 0.001, 1)
+FAILED = {Status.WRONG: 1, Status.BUILD_FAILED: 6}
+ROW = TaskView("k", "gemm", 2.0, 0.0, {Status.OK: 616, **FAILED}, 0.004, 0.00152)
 WORKING = Glance(
     name="runs/a",
     state="at work",
     at_work=True,
     elapsed_s=3725.0,
-    trials=1234,
     trials_per_s=2.34,
-    latency_s=0.00456,
-    gain=3.21,
-    failures={"wrong": 2, "build_failed": 12},
     utilisation={"runner": {"busy": 3.0, "no_builds": 1.0}, "builder": {"busy": 1.0}},
     seen_s=NOW_S,
-    flat_s=75.0,
+    since_improved_s=75.0,
     tasks=(ROW, replace(ROW, name="softmax", weight=1.0)),
 )
 ENDED = replace(
@@ -35,11 +33,11 @@ ENDED = replace(
     state="ended: trials",
     at_work=False,
     settled=True,
-    failures={},
     seen_s=NOW_S - 500,
-    flat_s=600.0,
+    since_improved_s=600.0,
+    tasks=tuple(replace(task, statuses={Status.OK: 617}) for task in WORKING.tasks),
 )
-EMPTY = Glance("runs/c", "not begun")
+EMPTY = Glance(name="runs/c", state="not begun")
 BROKEN = unreadable("runs/d", "there is no run folder runs/d")
 
 
@@ -54,9 +52,9 @@ def test_several_runs() -> None:
         """\
 run     state          elapsed  trials   /s  latency   gain      of  flat for  failed  runner  \
 builder  space
-runs/a  at work        1:02:05    1234  2.3  4.56 ms  3.21x  search      1:15      14     75%  \
+runs/a  at work        1:02:05    1234  2.3  4.56 ms  2.63x  search      1:15      14     75%  \
    100%      -
-runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  3.21x     end     10:00             75%  \
+runs/b  ended: trials  1:02:05    1234  2.3  4.56 ms  2.63x     end     10:00             75%  \
    100%      -
 runs/c  not begun         0:00       0  0.0        -      -       -         -               -  \
       -      -
@@ -90,13 +88,13 @@ def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
         """\
 run     state    elapsed  trials   /s  latency   gain      of  flat for  failed  runner  builder  \
 space
-runs/a  at work  1:02:05    1234  2.3  4.56 ms  3.21x  search      1:15      14     75%     100%  \
+runs/a  at work  1:02:05    1234  2.3  4.56 ms  2.63x  search      1:15      14     75%     100%  \
     -
 failed: 12 build failed, 2 wrong
 
 task     weight  trials  default  best so far  speed-up  failed
-gemm          2       7  4.00 ms      1.00 ms     4.00x       1
-softmax       1       7  4.00 ms      1.00 ms     4.00x       1
+gemm          2     617  4.00 ms      1.52 ms     2.63x       7
+softmax       1     617  4.00 ms      1.52 ms     2.63x       7
 """
     )
 
@@ -104,7 +102,7 @@ softmax       1       7  4.00 ms      1.00 ms     4.00x       1
 def test_a_narrow_terminal_has_the_numbers_whole() -> None:
     lines = shown(WORKING, ENDED, width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    for number in ("1:02:05", "1234", "4.56 ms", "3.21x", "14"):
+    for number in ("1:02:05", "1234", "4.56 ms", "2.63x", "14"):
         assert number in lines[1]
     assert lines[2].startswith("runs/b  ended: trials  ")
 

@@ -15,8 +15,9 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
 from tuner.task import Task
+from tuner.view.task_view import TaskView
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedded_ray")]
 
@@ -25,16 +26,13 @@ SNAPSHOT = Snapshot(
     phase=Phase.SEARCH,
     elapsed_s=10.0,
     time_budget_s=60.0,
-    trials=42,
     trials_budget=100,
     trials_per_s=4.2,
-    statuses={Status.OK: 40, Status.TIMEOUT: 2},
     tasks=(
-        TaskRow("t", "dense", 2.0, 40, 4e-6, 3e-6, 0),
-        TaskRow("u", "no better than before", 1.0, 2, 2e-6, 3e-6, 0),
-        TaskRow("v", "not measured", 1.0, 0, None, None, 0),
+        TaskView("t", "dense", 2.0, 0.0, {Status.OK: 38, Status.TIMEOUT: 2}, 4e-6, 3e-6),
+        TaskView("u", "no better than before", 1.0, 0.0, {Status.OK: 2}, 2e-6, 3e-6),
+        TaskView("v", "not measured"),
     ),
-    gain=3.5,
     pairwise_accuracy=0.8,
     utilisation={"runner": {"busy": 3.0, "starting": 1.0}},
     trials_left=58,
@@ -67,7 +65,7 @@ def test_a_scrape_finds_where_a_run_is() -> None:
     metrics.on_pools({"builder": PoolCounts(ready=3, wanted=5, waiting=7, lost=1)})
     wanted = {
         "ray_tuner_trials": "42",
-        "ray_tuner_gain": "3.5",
+        "ray_tuner_gain": "1.25",
         "ray_tuner_best_us": "3.0",
         "ray_tuner_model_us": "8.0",
         "ray_tuner_budget_share": "0.42",

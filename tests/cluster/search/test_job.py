@@ -16,6 +16,7 @@ from cluster.driver.preparation import Preparation
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
 from tuner.run_location import RunLocation
+from tuner.session.phase import Phase
 from tuner.session.progress import Snapshot
 
 pytestmark = [pytest.mark.ray, pytest.mark.tvm]
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.tvm]
 TARGET = '{"kind":"llvm","num-cores":2}'
 ASKED = TuneOptions(ModelSpec("m.onnx"), "llvm", address="127.0.0.1:6379", run=Path("run"))
 COMES_S = 420.0
-DONE = SearchState(Snapshot("done", 0.0, 0.0, 0, 0, 0.0, {}, ()), "trials")
+DONE = SearchState(Snapshot(phase=Phase.DONE), "trials")
 
 
 Ordered = Callable[[TuneOptions], SearchJob]

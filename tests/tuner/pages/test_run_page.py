@@ -17,10 +17,12 @@ from tests.tuner.pages.sample_run import MANIFEST, best_in_search, fill, sample
 from tuner.pages.model_quality import noise_chart
 from tuner.pages.page import page
 from tuner.pages.wording import comparison
+from tuner.record import Status
 from tuner.report.noise import Retiming
 from tuner.report.run_report import RunReport, run_report
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.view.task_view import TaskView
 
 CACHE = Path(__file__).parents[3] / ".pytest_cache" / "pages"
 MOST_BYTES = 5_000_000
@@ -97,7 +99,7 @@ def test_the_curve_falls_to_what_the_search_found() -> None:
     drawn = [row["latency"] for row in rows(chart) if "x" in row]
     assert drawn == sorted(drawn, reverse=True)
     found_ms = best_in_search()
-    best_ms = sum(task["weight"] * found_ms[task["name"]] for task in run.status["tasks"])
+    best_ms = sum(task.weight * found_ms[task.name] for task in run.view.tasks)
     assert drawn[-1] == pytest.approx(best_ms, rel=1e-6)
 
 
@@ -143,18 +145,22 @@ def test_each_curve_of_a_comparison_ends_at_what_was_timed_again() -> None:
         for run in runs:
             drawn = [row for row in chart["datasets"]["rows"] if row["run"] == run.name]
             assert ends[run.name]["x"] == drawn[-1]["x"]
-            assert ends[run.name]["latency"] == pytest.approx(run.tuned_s * 1e3)
+            assert ends[run.name]["latency"] == pytest.approx(run.view.tuned_s * 1e3)
         line, points = chart["layer"]
         assert line["encoding"]["color"] == points["encoding"]["color"]
     colors = found.charts[0]["layer"][1]["encoding"]["color"]
     assert colors["sort"] == ["one", "other"]
 
 
+def showing(run: RunReport, *tasks: TaskView) -> RunReport:
+    return replace(run, view=replace(run.view, tasks=tasks))
+
+
 def slower(run: RunReport, times: float) -> RunReport:
     """A run whose winners take so many times what its search measured when they are timed again."""
     best_ms = best_in_search()
-    rows = [{**row, "latency_ms": best_ms[row["name"]] * times} for row in run.best]
-    return replace(run, best=tuple(rows))
+    tasks = [replace(t, best_s=best_ms[t.name] * times / 1e3) for t in run.view.tasks]
+    return showing(run, *tasks)
 
 
 @pytest.mark.parametrize(
@@ -175,16 +181,17 @@ def test_re_timings_far_from_the_curve_are_said_in_words(times: float, said: str
 def test_what_was_timed_again_is_of_the_tasks_of_the_curve() -> None:
     """Also of those whose default has no time, which the gain leaves out."""
     run = sample()
-    first, *rest = run.best
-    without = replace(run, best=({**first, "default_ms": None}, *rest))
-    assert without.uncompared == 1
+    first, *rest = run.view.tasks
+    without = showing(run, replace(first, default_s=None), *rest)
+    assert without.view.uncompared == (first.name,)
     assert without.again_s == pytest.approx(run.again_s)
 
 
 def test_trials_that_were_cut_off_are_not_said_to_have_given_a_time() -> None:
     run = sample()
     assert "cut off" not in parsed(run).text
-    cut = replace(run, status={**run.status, "censored": 2})
+    first, *rest = run.view.tasks
+    cut = showing(run, replace(first, statuses={**first.statuses, Status.CENSORED: 2}), *rest)
     assert "2 cut off early" in parsed(cut).text
     said = parsed(replace(cut, failures=())).text
     assert "every candidate that was measured gave a time, but for 2 cut off early" in said
@@ -223,7 +230,7 @@ def test_no_run_is_the_best_where_the_best_two_are_shown_alike() -> None:
 
     def marked(*latencies_ms: float) -> int | None:
         runs = [
-            replace(run, best=[{**row, "latency_ms": ms} for row in run.best[:1]])
+            showing(run, replace(run.view.tasks[0], best_s=ms / 1e3))
             for run, ms in zip((one, other, third), latencies_ms, strict=True)
         ]
         ((_, _, best),) = comparison(runs).tasks
@@ -256,6 +263,6 @@ def test_a_long_run_with_many_tasks_stays_below_five_megabytes(tmp_path: Path) -
         store.append_many([(record, None) for record in filled.scan()])
         store.put_history(filled.history())
         run = run_report(store, MANIFEST, name="long", place="runs/long", kernel_sets={})
-    assert run.status["trials"] > 9000
+    assert run.view.trials > 9000
     html = page([run], made="a test", cache=CACHE)
     assert len(html.encode()) < MOST_BYTES

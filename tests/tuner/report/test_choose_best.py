@@ -8,7 +8,7 @@ import statistics
 import pytest
 from hypothesis import given
 
-from tests.tuner.report.test_report import DEFAULT, candidate, record, runs, store_of
+from tests.tuner.view.test_folds import DEFAULT, candidate, record, runs, store_of
 from tuner.generations import rung_of
 from tuner.record import Record, Status
 from tuner.report.winners import choose_best

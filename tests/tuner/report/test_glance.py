@@ -10,15 +10,16 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report.closing import closing_of_store
 from tuner.report.glance import STALE_S, StoreGlances, of_snapshot, state_of
-from tuner.report.report import best_report
-from tuner.report.words import seconds_of
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow, fold, gain, rows
+from tuner.session.progress import Snapshot, fold
 from tuner.storage.base import SessionSpan
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
+from tuner.view.as_json import glance_json
+from tuner.view.folds import view_winners
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
 
 SHAPES = (((("T", 1),), 1.0), ((("T", 2),), 3.0))
 STATIC = Task("static", "dense", "{}", "{}", 2.0, 1e6)
@@ -73,24 +74,23 @@ def test_after_each_record_it_says_what_a_fold_over_all_of_them_says(store: Sqli
     for number in range(len(STORY) + 1):
         store.append_many([(r, None) for r in STORY[max(0, number - 1) : number]])
         defaults = {task.key: DEFAULT.key for task in TASKS}
-        wanted = rows(fold(TASKS, defaults, STORY[:number]).values())
+        progress = fold(TASKS, defaults, STORY[:number]).values()
+        wanted = RunView(tasks=tuple(p.view() for p in progress))
         for seen in (looking.look(store, 0.0), StoreGlances("x").look(store, 0.0)):
-            assert seen.tasks == wanted
-            assert seen.gain == gain(wanted)
-            assert seen.trials == sum(row.trials for row in wanted)
-            assert sum(seen.failures.values()) == sum(row.failures for row in wanted)
+            assert seen.tasks == wanted.tasks
+            assert (seen.gain, seen.trials) == (wanted.gain, wanted.trials)
 
 
 def test_it_knows_how_long_it_has_worked_since_a_task_became_faster(store: SqliteStore) -> None:
     looking = StoreGlances("x")
     session = store.begin_session(0.0)
-    assert looking.look(store, 0.0).flat_s is None
+    assert looking.look(store, 0.0).since_improved_s is None
     for r in STORY[:-1]:
         store.append(r)
     store.heartbeat(session, 10.0, {})
-    assert looking.look(store, 10.0).flat_s == 10 - 6
+    assert looking.look(store, 10.0).since_improved_s == 10 - 6
     store.append(STORY[-1])
-    assert looking.look(store, 10.0).flat_s == 10 - 9
+    assert looking.look(store, 10.0).since_improved_s == 10 - 9
 
 
 def test_an_ended_run_has_the_times_of_its_last_lines(store: SqliteStore) -> None:
@@ -102,11 +102,9 @@ def test_an_ended_run_has_the_times_of_its_last_lines(store: SqliteStore) -> Non
     assert not search.settled
     store.end_session(session, 30.0, "trials")
     ended = looking.look(store, 0.0, lambda _: {"symbolic": 0.0042})
-    said = closing_of_store(store, {"symbolic": 0.0042})
     assert ended.settled
-    assert ended.gain == said.gain != search.gain
-    best = best_report(store, None, {"symbolic": 0.0042})["tasks"]
-    assert [row.best_s for row in ended.tasks] == [seconds_of(row["latency_ms"]) for row in best]
+    assert ended.tasks == view_winners(store, {"symbolic": 0.0042})
+    assert ended.gain != search.gain
     store.begin_session(31.0)
     assert looking.look(store, 31.0).tasks == search.tasks, "it goes on"
 
@@ -116,11 +114,11 @@ def test_time_in_which_nobody_worked_is_not_held_against_a_run(store: SqliteStor
         store.append(r)
     store.end_session(store.begin_session(0.0), 30.0, "time")
     looking = StoreGlances("x")
-    assert looking.look(store, 9999.0).flat_s == 30 - 9, "it ended long ago"
+    assert looking.look(store, 9999.0).since_improved_s == 30 - 9, "it ended long ago"
     store.end_session(store.begin_session(700.0), 705.0, "trials")
     seen = looking.look(store, 9999.0)
-    assert seen.flat_s == 30 - 9 + 5, "a session without trials, much later"
-    assert seen.to_json()["since_improved_s"] == seen.flat_s
+    assert seen.since_improved_s == 30 - 9 + 5, "a session without trials, much later"
+    assert glance_json(seen)["since_improved_s"] == seen.since_improved_s
 
 
 def test_nothing_new_is_read_where_there_is_nothing_new(
@@ -186,8 +184,9 @@ def test_how_a_run_stands(spans: list[SessionSpan], now_s: float, state: tuple[s
 
 
 def test_a_search_says_of_itself_how_it_stands() -> None:
-    row = TaskRow("k", "gemm", 2.0, 7, 0.004, 0.001, 1)
-    snapshot = Snapshot(Phase.SEARCH, 5.0, 9.0, 7, 9, 1.4, {"ok": 6, "wrong": 1}, (row,), gain=4.0)
+    counts = {Status.OK: 6, Status.WRONG: 1}
+    task = TaskView("k", "gemm", 2.0, 0.0, counts, 0.004, 0.001)
+    snapshot = Snapshot(phase=Phase.SEARCH, elapsed_s=5.0, trials_per_s=1.4, tasks=(task,))
     seen = of_snapshot("runs/x", snapshot)
     assert (seen.state, seen.at_work, seen.latency_s) == ("search", True, 0.002)
     assert seen.failures == {"wrong": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.tuner.report.test_report import MATMUL, candidate, record
+from tests.tuner.view.test_folds import MATMUL, candidate, record
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial, record_from_json

@@ -8,20 +8,25 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.session.allocator import TaskView, Turns, priorities
+from tuner.record import Status
+from tuner.session.allocator import Turns, priorities
+from tuner.view.task_view import TaskView
 
 
 def task(
     key: str,
     *,
     weight: float = 1.0,
-    flops: float = 0.0,
     trials: int = 50,
     best_s: float | None = 1.0,
     history: Sequence[float | None] = (),
     is_open: bool = True,
 ) -> TaskView:
-    return TaskView(key, weight, flops, trials, best_s, history or [best_s] * 50, is_open)
+    counts = {Status.OK: trials}
+    history = history or [best_s] * 50
+    return TaskView(
+        key, weight=weight, statuses=counts, best_s=best_s, history=history, open=is_open
+    )
 
 
 def order(*tasks: TaskView, floor: float = 0.01) -> list[str]:
@@ -75,7 +80,7 @@ views = st.builds(
     key=st.uuids().map(str),
     weight=st.floats(0.1, 100),
     flops=st.floats(0, 1e12),
-    trials=st.integers(0, 500),
+    statuses=st.builds(lambda n: {Status.OK: n}, st.integers(0, 500)),
     best_s=st.none() | st.floats(1e-7, 10),
     history=st.lists(st.none() | st.floats(1e-7, 10), max_size=30),
     open=st.booleans(),
@@ -101,7 +106,7 @@ def test_turns_are_what_the_order_would_be_if_it_were_made_anew_for_each_trial(
             break
         if has_one:
             turns.served()
-            tasks = [replace(t, trials=t.trials + (t.key == anew[0])) for t in tasks]
+            tasks = [replace(t, in_flight=t.in_flight + (t.key == anew[0])) for t in tasks]
         else:
             turns.passed()
             starved.add(anew[0])

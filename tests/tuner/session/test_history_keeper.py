@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tuner.cost_models.base import FittedModel
 from tuner.errors import TunerError
+from tuner.record import Status
 from tuner.replay.replay import VirtualClock
 from tuner.session.history_keeper import HistoryKeeper
 from tuner.session.phase import Phase
@@ -13,8 +12,15 @@ from tuner.session.progress import Snapshot
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.utilisation import RUNNER, Utilisation
+from tuner.view.task_view import TaskView
 
-SNAPSHOT = Snapshot(Phase.SEARCH, 1.0, 2.0, 3, 4, 5.0, {}, ())
+
+def snapshot(trials: int, next_gain: float | None = None) -> Snapshot:
+    task = TaskView("t", statuses={Status.OK: trials})
+    return Snapshot(phase=Phase.SEARCH, tasks=(task,), next_gain=next_gain)
+
+
+SNAPSHOT = snapshot(3)
 EPOCH_S = 1_000_000.0
 
 
@@ -96,8 +102,8 @@ def test_what_more_trials_would_bring_is_kept_once_for_each_prediction() -> None
     keeper, _, clock = keeper_at_work(store)
     for now_s, trials, next_gain in ((1.0, 100, None), (2.0, 128, 0.2), (3.0, 130, 0.2)):
         clock.now_s = now_s
-        keeper.on_snapshot(replace(SNAPSHOT, trials=trials, next_gain=next_gain))
-    keeper.on_end(replace(SNAPSHOT, trials=256, next_gain=0.02))
+        keeper.on_snapshot(snapshot(trials, next_gain))
+    keeper.on_end(snapshot(256, 0.02))
     told = [(o.time_s, o.trials, o.next_gain) for o in store.history().outlooks]
     assert told == [(EPOCH_S + 2.0, 128, 0.2), (EPOCH_S + 3.0, 256, 0.02)]
 

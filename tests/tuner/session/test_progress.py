@@ -12,9 +12,10 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskProgress, fold, gain, rows, side_by_side
+from tuner.session.progress import Snapshot, TaskProgress, fold, side_by_side
 from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task
+from tuner.view.run_view import RunView
 
 
 def candidate(n: int) -> Candidate:
@@ -86,7 +87,7 @@ def test_rejects_spend_nothing() -> None:
     progress = progress_of(*(record(n, status=s) for n, s in enumerate(Status)))
     assert progress.spent == len(progress.history) == sum(s.spends_budget for s in Status)
     assert progress.statuses == dict.fromkeys(Status, 1)
-    assert progress.failures == sum(s.failed for s in Status)
+    assert progress.view().failed == sum(s.failed for s in Status)
 
 
 def test_history_has_no_best_before_the_first_valid_trial() -> None:
@@ -117,13 +118,17 @@ def test_records_of_other_tasks_are_ignored() -> None:
     assert fold([A], {}, [record(1, task="gone")])["a"].spent == 0
 
 
+def gain(*progress: TaskProgress) -> float | None:
+    return RunView(tasks=tuple(p.view() for p in progress)).gain
+
+
 def test_gain_is_weighted_and_never_counts_a_loss() -> None:
     records = [record(0, 4.0), record(1, 1.0), record(0, 2.0, task="b")]
     progress = fold([A, B], {"a": DEFAULT, "b": DEFAULT}, records)
-    assert gain(rows(progress.values())) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
-    assert gain(rows([TaskProgress(A)])) is None
+    assert gain(*progress.values()) == pytest.approx((2 * 4.0 + 2.0) / (2 * 1.0 + 2.0))
+    assert gain(TaskProgress(A)) is None
     slower = TaskProgress(A, defaults={(): 1.0}, bests={(): 2.0})
-    assert gain(rows([slower])) == 1.0
+    assert gain(slower) == 1.0
 
 
 runs = st.lists(
@@ -151,15 +156,14 @@ def test_a_restart_changes_nothing(records: list[Record], restart: int) -> None:
     assert live == fold([A, B], defaults, store.scan())
 
 
-def snapshot_of(phase: Phase, *records: Record, trials: int) -> Snapshot:
-    progress = fold([A], {"a": DEFAULT}, records)
-    tasks = rows(progress.values())
-    return Snapshot(phase, 1.0, 60.0, trials, 100, 2.0, {"ok": trials}, tasks, gain(tasks))
+def snapshot_of(phase: Phase, *records: Record) -> Snapshot:
+    tasks = tuple(p.view() for p in fold([A], {"a": DEFAULT}, records).values())
+    return Snapshot(phase=phase, trials_budget=100, trials_per_s=2.0, tasks=tasks)
 
 
 def test_searches_side_by_side_are_shown_as_one() -> None:
-    one = snapshot_of(Phase.DONE, record(0, 4.0), record(1, 1.0), trials=2)
-    other = snapshot_of(Phase.SEARCH, record(0, 2.0), trials=1)
+    one = snapshot_of(Phase.DONE, record(0, 4.0), record(1, 1.0))
+    other = snapshot_of(Phase.SEARCH, record(0, 2.0))
     both = side_by_side({"fast": one, "slow": other})
     assert both.phase is Phase.SEARCH
     assert (both.trials, both.trials_budget, both.trials_per_s) == (3, 200, 4.0)
@@ -169,6 +173,6 @@ def test_searches_side_by_side_are_shown_as_one() -> None:
 
 
 def test_one_alone_says_what_it_says_itself() -> None:
-    one = snapshot_of(Phase.SEARCH, record(0, 4.0), record(1, 1.0), trials=2)
+    one = snapshot_of(Phase.SEARCH, record(0, 4.0), record(1, 1.0))
     both = side_by_side({"only": one})
     assert (both.gain, both.trials, both.phase) == (one.gain, one.trials, one.phase)

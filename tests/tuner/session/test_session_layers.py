@@ -14,7 +14,6 @@ from tests.tuner.session.replayed import make_session, recorded_space
 from tuner.record import Record
 from tuner.replay import recording
 from tuner.search.registry import search_maker
-from tuner.session.allocator import TaskView
 from tuner.session.observer import Silent
 from tuner.source import Source
 from tuner.storage.memory import MemoryStore
@@ -22,6 +21,7 @@ from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.user_code.guarded import guarded
 from tuner.user_code.load import load
+from tuner.view.task_view import TaskView
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_strategy.py"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tuner.effort import Timing
-from tuner.session.allocator import TaskView, priorities
+from tuner.session.allocator import priorities
 from tuner.session.observer import Silent
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
@@ -25,6 +25,7 @@ from tuner.testing import (
     RunnerContract,
     StoreContract,
 )
+from tuner.view.task_view import TaskView
 
 
 class Ours:

@@ -16,7 +16,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, fold, gain, rows
+from tuner.session.progress import Snapshot, fold
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN
@@ -33,6 +33,7 @@ from tuner.tracking.spool import (
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.tracking.system_metrics import SystemSamples
 from tuner.tracking.tracker import open_command
+from tuner.view.run_view import SpaceView
 
 NETWORK = many_tasks(300)
 TAGS = {"model": "net.onnx", "target": "llvm-znver4", "strategy": "evolutionary"}
@@ -65,13 +66,20 @@ def tune(run_dir: Path, tasks: list[Task]) -> None:
         store.append_many([(each, None) for each in records])
     for each in records:
         spool.on_record(each, None)
-    told = rows(fold(tasks, defaults, records).values())
-    statuses = {"ok": len(records), "build_failed": 3}
-    snapshot = Snapshot(Phase.DONE, 9.0, 60.0, len(records), 999, 2.5, statuses, told, gain(told))
+    first, *others = (p.view() for p in fold(tasks, defaults, records).values())
+    first = replace(first, statuses={**first.statuses, Status.BUILD_FAILED: 3})
+    snapshot = Snapshot(
+        phase=Phase.DONE,
+        elapsed_s=9.0,
+        trials_per_s=2.5,
+        tasks=(first, *others),
+        spaces=(SpaceView("space", None, 1, 1, 0, (), None),),
+        utilisation={"runner": {"busy": 9.0}},
+        estimate_accuracy=0.7,
+    )
     now[0] = 1010.0
     spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
-    spool.tell_spaces([{"space": "space", "trials": 1, "won": []}], len(records))
-    spool.on_end(replace(snapshot, estimate_accuracy=0.7, utilisation={"runner": {"busy": 9.0}}))
+    spool.on_end(snapshot)
     spool.close(RunStatus.FINISHED)
 
 

@@ -24,7 +24,7 @@ from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
 from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskRow
+from tuner.session.progress import Snapshot
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target
@@ -50,6 +50,8 @@ from tuner.tracking.tracker import (
     lasting_uri,
     open_command,
 )
+from tuner.view.run_view import SpaceView
+from tuner.view.task_view import TaskView
 
 CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
 DENSE = Task("bb", "dense", "{}", "llvm")
@@ -88,12 +90,10 @@ def record(number: int) -> Record:
     )
 
 
-def snapshot(trials: int, phase: Phase = Phase.SEARCH, **statuses: int) -> Snapshot:
-    rows = (
-        TaskRow("aa", "conv", 3, trials, 4e-3, 1e-3, 0),
-        TaskRow("bb", "dense", 1, 0, None, None, 0),
-    )
-    return Snapshot(phase, 10.0, 60.0, trials, 100, 2.5, statuses, rows, gain=4.0)
+def snapshot(ok: int, phase: Phase = Phase.SEARCH, *, build_failed: int = 0) -> Snapshot:
+    counts = {Status.OK: ok, Status.BUILD_FAILED: build_failed}
+    tasks = (TaskView("aa", "conv", 3, 0.0, counts, 4e-3, 1e-3), TaskView("bb", "dense"))
+    return Snapshot(phase=phase, elapsed_s=10.0, trials_per_s=2.5, tasks=tasks)
 
 
 def open_observer(run_dir: Path, clock: Clock) -> SpoolObserver:
@@ -124,9 +124,9 @@ class TestObserver:
         as_seam.on_start([CONV, DENSE])
         as_seam.on_record(record(1), 2e-3)
         as_seam.on_model(FittedModel(1, b"model", 3, 0.75, 0.2))
-        as_seam.on_snapshot(snapshot(3, ok=2, build_failed=1))
+        as_seam.on_snapshot(snapshot(3, build_failed=1))
         clock.now = 1010.0
-        as_seam.on_end(snapshot(3, Phase.DONE, ok=2, build_failed=1))
+        as_seam.on_end(snapshot(3, Phase.DONE, build_failed=1))
         observer.close(RunStatus.FINISHED)
 
         start, first, conv, dense, *rest = said(tmp_path)
@@ -185,18 +185,17 @@ class TestObserver:
         self, tmp_path: Path
     ) -> None:
         observer = open_observer(tmp_path, Clock())
-        mine = {"space": "declared:by_hand@1a2b", "trials": 1, "won": ["conv"], "points": 1}
-        ours = {"space": "kernel:contraction-1.0", "trials": 9, "won": [], "points": None}
-        observer.tell_spaces([mine, ours], 10)
+        mine = SpaceView("declared:by_hand@1a2b", 1, 1, 1, 0, ("conv",), 0.001)
+        ours = SpaceView("kernel:contraction-1.0", None, 9, 9, 9, (), None)
+        observer.on_end(replace(snapshot(10), spaces=(mine, ours)))
         assert metric(tmp_path, None, "space_trials/declared_by_hand") == [(10, 1.0)]
         assert metric(tmp_path, None, "space_won/declared_by_hand") == [(10, 1.0)]
         assert metric(tmp_path, None, "space_trials/kernel_contraction-1.0") == [(10, 9.0)]
-        assert files(tmp_path) == ["spaces.json"]
         assert json.loads((TrackingPaths(tmp_path).folder / "spaces.json").read_text()) == {
-            "columns": ["space", "trials", "won", "points"],
+            "columns": ["space", "points", "explored", "trials", "failed", "won", "best_ms"],
             "data": [
-                ["declared:by_hand@1a2b", 1, "conv", 1],
-                ["kernel:contraction-1.0", 9, "", None],
+                ["declared:by_hand@1a2b", 1, 1, 1, 0, "conv", 1.0],
+                ["kernel:contraction-1.0", None, 9, 9, 9, "", None],
             ],
         }
 
@@ -528,8 +527,8 @@ class TestUri:
 def test_a_session_of_some_tasks_says_nothing_of_the_whole_model(tmp_path: Path) -> None:
     observer = open_observer(tmp_path, Clock())
     observer.on_start([CONV, DENSE])
-    ended = snapshot(3, Phase.DONE, ok=3)
-    observer.on_end(replace(ended, tasks=ended.tasks[:1], gain=9.0))
+    ended = snapshot(3, Phase.DONE)
+    observer.on_end(replace(ended, tasks=ended.tasks[:1]))
     observer.close(RunStatus.FINISHED)
     assert metric(tmp_path, None, names.GAIN) == [(0, 1.0)]  # as it began
     assert metric(tmp_path, CONV.key, names.TASK_SHARE) == []

@@ -15,15 +15,16 @@ from tuner.effort import Effort
 from tuner.record import Measurement, Status
 from tuner.replay.recorded import Recorded
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
-from tuner.report.spaces import space_rows
 from tuner.search.registry import search_maker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
+from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.view.outcome import settle
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2)
 _SIZE = 120
@@ -60,6 +61,15 @@ def _measured(task: Task, number: int, speed: float) -> Measurement:
     return Measurement(Status.OK, (latency_s,) * 3, build_s=0.6, run_s=0.5)
 
 
+class _Settling(SpoolObserver):
+    """Is told at the end the latencies that count, as by the search actor."""
+
+    store: SqliteStore
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        super().on_end(settle(snapshot, self.store))
+
+
 def replayed_run(
     run_dir: Path,
     tasks: Sequence[Task],
@@ -93,8 +103,9 @@ def replayed_run(
     }
     defaults = {task.key: _candidate(task, 0) for task in tasks}
     params = {"model": "network", "trials": trials, "seed": seed, "strategy": strategy}
-    spool = SpoolObserver(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
+    spool = _Settling(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
+        spool.store = store
         store.put_tasks(tasks, {key: c.key for key, c in defaults.items()})
         session = Session(
             tasks,
@@ -114,5 +125,4 @@ def replayed_run(
             wall=clock,
         )
         session.run()
-        spool.tell_spaces(space_rows(store, store.tasks()), session.snapshot().trials)
     spool.close(status)

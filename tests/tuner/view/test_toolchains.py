@@ -7,11 +7,12 @@ import numpy as np
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Dataset
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.report.closing import closing_of_store
-from tuner.report.report import best_report, status_report
-from tuner.report.toolchains import of_an_older
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.view.folds import view_run, view_winners
+from tuner.view.outcome import stale_tasks
+from tuner.view.run_view import RunView, ToolchainView
+from tuner.view.task_view import TaskView
 
 CONV, DENSE = Task("c", "conv", "{}", "{}", 1.0, 1.0), Task("d", "dense", "{}", "{}", 1.0, 1.0)
 OLD, NEW = "tvm=1", "tvm=2"
@@ -32,37 +33,38 @@ def store_of(*records: Record) -> MemoryStore:
 
 def test_a_run_of_one_toolchain_has_no_mark() -> None:
     store = store_of(record(CONV, "a", 1.0, OLD), record(DENSE, "a", 1.0, OLD))
-    (row,) = status_report(store)["toolchains"]
-    assert row == {"toolchain": OLD, "trials": 2, "won": ["conv", "dense"]}
-    assert closing_of_store(store).stale == ()
+    run = view_run(store)
+    assert run.toolchains == (ToolchainView(OLD, 2, ("conv", "dense")),)
+    assert stale_tasks(run) == ()
 
 
 def test_of_two_it_is_said_whose_time_is_of_the_older() -> None:
     store = store_of(
         record(CONV, "a", 1.0, OLD), record(DENSE, "a", 2.0, OLD), record(DENSE, "b", 1.0, NEW)
     )
-    older, newer = status_report(store)["toolchains"]
-    assert older == {"toolchain": OLD, "trials": 2, "won": ["conv"]}
-    assert newer == {"toolchain": NEW, "trials": 1, "won": ["dense"]}
-    assert [row["toolchain"] for row in best_report(store)["tasks"]] == [OLD, NEW]
-    said = closing_of_store(store)
-    assert (said.toolchains, said.stale) == ((OLD, NEW), ("conv",))
+    run = view_run(store)
+    assert run.toolchains == (ToolchainView(OLD, 2, ("conv",)), ToolchainView(NEW, 1, ("dense",)))
+    assert [task.toolchain for task in view_winners(store)] == [OLD, NEW]
+    assert [task.toolchain for task in run.tasks] == [OLD, NEW], "while the search goes on, too"
+    assert stale_tasks(run) == ("conv",)
 
 
 def test_a_winner_that_was_timed_again_is_no_more_of_the_older() -> None:
     store = store_of(
         record(CONV, "a", 1.0, OLD), record(DENSE, "b", 1.0, NEW), record(CONV, "a", 1.1, NEW, 1001)
     )
-    assert closing_of_store(store).stale == ()
-    assert best_report(store)["tasks"][0]["toolchain"] == NEW
+    run = view_run(store, winners=True)
+    assert stale_tasks(run) == ()
+    assert run.tasks[0].toolchain == NEW
 
 
 def test_what_is_not_known_is_not_marked() -> None:
-    assert of_an_older({"conv": "", "dense": OLD}, [OLD, NEW]) == ["dense"]
-    assert of_an_older({"conv": OLD}, []) == []
-    store = store_of(record(CONV, "a", 1.0, ""))
-    assert status_report(store)["toolchains"] == []
-    assert best_report(store)["tasks"][0]["toolchain"] is None
+    used = tuple(ToolchainView(name, 1, ()) for name in (OLD, NEW))
+    unknown, older = TaskView("c", "conv"), TaskView("d", "dense", toolchain=OLD)
+    assert stale_tasks(RunView(tasks=(unknown, older), toolchains=used)) == ("dense",)
+    assert stale_tasks(RunView(tasks=(older,))) == ()
+    run = view_run(store_of(record(CONV, "a", 1.0, "")))
+    assert (run.toolchains, run.tasks[0].toolchain) == ((), "")
 
 
 def test_the_cost_model_ranks_no_two_times_of_different_toolchains() -> None:

@@ -1,12 +1,10 @@
-"""What a store tells people."""
+"""What a store tells people, as views and as `--json`."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,20 +12,13 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.record import (
-    Measurement,
-    Provenance,
-    Record,
-    Status,
-    Trial,
-    record_from_json,
-    record_line,
-)
-from tuner.report.report import best_report, export_records, status_report
-from tuner.report.spaces import fruitless
+from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.progress import fold
 from tuner.storage.memory import MemoryStore
 from tuner.task import SpaceSource, Task
+from tuner.view.as_json import best_json, status_json
+from tuner.view.folds import view_run, view_winners
+from tuner.view.spaces import fruitless
 
 
 def candidate(n: int) -> Candidate:
@@ -54,7 +45,7 @@ def store_of(*records: Record) -> MemoryStore:
 
 class TestStatus:
     def test_an_empty_run(self) -> None:
-        assert status_report(MemoryStore()) == {
+        assert status_json(view_run(MemoryStore())) == {
             "trials": 0,
             "ok": 0,
             "censored": 0,
@@ -108,7 +99,7 @@ class TestStatus:
             "best_ms": None,
             "gflops": None,
         }
-        assert status_report(store) == {
+        assert status_json(view_run(store)) == {
             "trials": 5,
             "ok": 2,
             "censored": 1,
@@ -132,7 +123,7 @@ class TestStatus:
             "toolchains": [],
         }
 
-    def test_a_run_that_has_ended_has_the_times_of_the_best_report(self) -> None:
+    def test_a_run_that_has_ended_has_the_times_of_its_winners(self) -> None:
         store = store_of(
             record(DEFAULT, 0.004),
             record(DEFAULT, 0.005, rung=1),
@@ -143,13 +134,12 @@ class TestStatus:
             record(1, 0.008, task="s"),
         )
         session = store.begin_session(0.0)
-        assert [row["best_ms"] for row in status_report(store)["tasks"]] == [1.0, 8.0]
+        assert [task.best_s for task in view_run(store).tasks] == [0.001, 0.008]
         store.end_session(session, 1.0, "trials")
-        status, best = status_report(store), best_report(store)
-        assert status["settled"]
-        told = [(row["default_ms"], row["best_ms"], row["gflops"]) for row in status["tasks"]]
-        assert told == [(r["default_ms"], r["latency_ms"], r["gflops"]) for r in best["tasks"]]
-        assert told[0][:2] == (5.0, 2.5)
+        run = view_run(store)
+        assert run.settled
+        assert run.tasks == view_winners(store)
+        assert (run.tasks[0].default_s, run.tasks[0].best_s) == (0.005, 0.0025)
 
 
 class TestFruitless:
@@ -189,7 +179,7 @@ class TestBest:
             record(1, 0.003, rung=1),
             record(1, 0.001, 0.002, 0.009, rung=2),
         )
-        assert best_report(store)["tasks"] == [
+        assert [best_json(task) for task in view_winners(store)] == [
             {
                 "name": "matmul",
                 "weight": 3.0,
@@ -223,72 +213,18 @@ class TestBest:
         for number, instance, seconds in ((1, small, 0.001), (2, large, 0.005)):
             trial = Trial("o", candidate(number), instance)
             store.append(Record(trial, Measurement(Status.OK, (seconds,))))
-        (row,) = best_report(store)["tasks"]
-        assert (row["latency_ms"], row["gflops"]) == (pytest.approx(2.0), pytest.approx(1000.0))
-        (row,) = best_report(store, None, {"o": 0.004})["tasks"]
-        assert (row["latency_ms"], row["gflops"]) == (4.0, 500.0)
-        (told,) = status_report(store, {"o": 0.004})["tasks"]
-        assert (told["best_ms"], told["gflops"]) == (4.0, 500.0)
+        (seen,) = view_winners(store)
+        assert (seen.best_s, seen.gflops) == (pytest.approx(0.002), pytest.approx(1000.0))
+        (seen,) = view_winners(store, {"o": 0.004})
+        assert (seen.best_s, seen.gflops) == (0.004, 500.0)
+        assert view_run(store, {"o": 0.004}).tasks == (seen,)
 
     def test_one_task_by_name_or_key(self) -> None:
         for wanted in ("softmax", "s"):
-            (row,) = best_report(store_of(), wanted)["tasks"]
-            assert row["name"] == "softmax"
+            (seen,) = view_winners(store_of(), task=wanted)
+            assert seen.name == "softmax"
         with pytest.raises(TunerError, match="no task conv"):
-            best_report(store_of(), "conv")
-
-
-class TestExport:
-    def test_a_line_for_each_record_in_order(self, tmp_path: Path) -> None:
-        written = [
-            record(1, 1.0, 2.0),
-            Record(
-                Trial("s", candidate(2), (("n", 3),), 1),
-                Measurement(Status.WRONG, (), "two\nlines \ud800", 1.0, 2.0),
-                Provenance("w", "d", "t"),
-                3,
-                4.0,
-            ),
-        ]
-        file = tmp_path / "records.jsonl"
-        assert export_records(store_of(*written), file) == 2
-        assert [record_from_json(line) for line in file.read_text().splitlines()] == written
-
-    def test_lines_are_strict_json(self) -> None:
-        def refuse(constant: str) -> None:
-            raise AssertionError(constant)
-
-        line = record_line(record(1, math.nan, math.inf, 1.0))
-        assert json.loads(line, parse_constant=refuse)["seconds"] == ["nan", "inf", 1.0]
-        assert repr(record_from_json(line).measurement.samples_s) == "(nan, inf, 1.0)"
-
-    def test_an_error_leaves_the_old_file_and_nothing_else(self, tmp_path: Path) -> None:
-        file = tmp_path / "records.jsonl"
-        file.write_text("old")
-
-        class Broken(MemoryStore):
-            def scan(self, *args: object, **filters: object):  # type: ignore[no-untyped-def]
-                yield record(1, 1.0)
-                raise TunerError("the disk is gone")
-
-        with pytest.raises(TunerError, match="the disk is gone"):
-            export_records(Broken(), file)
-        assert file.read_text() == "old"
-        assert list(tmp_path.iterdir()) == [file]
-
-    def test_a_pipe_or_a_device_is_not_replaced_by_a_file(self, tmp_path: Path) -> None:
-        pipe = tmp_path / "pipe"
-        os.mkfifo(pipe)
-        with pytest.raises(TunerError, match="Not a regular file"):
-            export_records(store_of(), pipe)
-        assert pipe.is_fifo()
-
-    def test_an_unwritable_place_is_one_line(self, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        for place in (tmp_path / "file" / "records.jsonl", tmp_path):
-            with pytest.raises(TunerError, match="cannot write") as caught:
-                export_records(store_of(), place)
-            assert "\n" not in str(caught.value)
+            view_winners(store_of(), task="conv")
 
 
 plausible = st.floats(1e-9, 1e6)
@@ -306,14 +242,12 @@ runs = st.lists(
 
 
 @given(runs)
-def test_reports_agree_with_progress_and_are_strict_json(records: list[Record]) -> None:
+def test_views_agree_with_progress_and_are_strict_json(records: list[Record]) -> None:
     store = store_of(*records)
-    status = status_report(store)
-    json.dumps(status, allow_nan=False)
-    json.dumps(best_report(store), allow_nan=False)
+    run = view_run(store)
+    json.dumps(status_json(run), allow_nan=False)
+    json.dumps([best_json(task) for task in view_winners(store)], allow_nan=False)
     progress = fold(store.tasks(), store.defaults(), store.scan())
-    assert status["trials"] == sum(p.spent for p in progress.values())
-    for row, p in zip(status["tasks"], progress.values(), strict=True):
-        assert (row["trials"], sum(row["failures"].values())) == (p.spent, p.failures)
-        assert row["best_ms"] == (None if p.best_s is None else p.best_s * 1e3)
-        assert row["default_ms"] == (None if p.default_s is None else p.default_s * 1e3)
+    assert run.trials == sum(p.spent for p in progress.values())
+    for seen, p in zip(run.tasks, progress.values(), strict=True):
+        assert replace(seen, toolchain="") == p.view()

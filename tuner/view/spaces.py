@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 from tuner.report.words import all_of
 from tuner.storage.base import RecordStore, SpaceTally
 from tuner.task import Task
+from tuner.view.run_view import SpaceView
 
 
-class SpaceStatus(TypedDict):
-    """One space of `StatusReport`.
-
-    Keys:
-        space: its name, version included; `default` is that of the default schedules.
-        points: the number of its points, over the tasks that it was tried for; None where that is
-            not known. Extents of tiles within tiles are taken as in a sample, and where a block is
-            computed is not counted.
-        explored: the number of its points that the search has looked at, those refused or known as
-            another candidate too; with symbolic dimensions each point on each shape.
-        trials: search trials of it that count against the budget.
-        failed: search trials of it that gave no time.
-        won: names of the tasks whose fastest trial in the search is one of it; of tasks with
-            symbolic dimensions those whose fastest trial on any shape is.
-        best_ms: latency of the fastest trial of it in the search, whatever the task; None without
-            a time.
-    """
-
-    space: str
-    points: int | None
-    explored: int
-    trials: int
-    failed: int
-    won: list[str]
-    best_ms: float | None
-
-
-def space_rows(store: RecordStore, tasks: Sequence[Task]) -> list[SpaceStatus]:
+def view_spaces(store: RecordStore, tasks: Sequence[Task]) -> tuple[SpaceView, ...]:
     """The spaces of a run's tasks, the most tried first."""
     totals: dict[str, SpaceTally] = {}
     won: dict[str, list[str]] = {}
@@ -53,18 +26,18 @@ def space_rows(store: RecordStore, tasks: Sequence[Task]) -> list[SpaceStatus]:
         if timed:
             won.setdefault(min(timed, key=lambda s: (timed[s], s)), []).append(task.name)
     ordered = sorted(totals, key=lambda space: (-totals[space].trials, space))
-    return [
-        SpaceStatus(
+    return tuple(
+        SpaceView(
             space=space,
             points=points.get(space),
             explored=totals[space].explored,
             trials=totals[space].trials,
             failed=totals[space].failed,
-            won=won.get(space, []),
-            best_ms=None if (best_s := totals[space].best_s) is None else best_s * 1e3,
+            won=tuple(won.get(space, ())),
+            best_s=totals[space].best_s,
         )
         for space in ordered
-    ]
+    )
 
 
 def fruitless(store: RecordStore, tasks: Sequence[Task]) -> list[str]:
@@ -79,15 +52,15 @@ def fruitless(store: RecordStore, tasks: Sequence[Task]) -> list[str]:
             wanted |= {task.space.space_name(part): part for part in task.space.parts}
     if not wanted:
         return []
-    found = {row["space"]: row for row in space_rows(store, tasks)}
+    found = {row.space: row for row in view_spaces(store, tasks)}
     lines = []
     for space, part in wanted.items():
         row = found.get(space)
         if row is None:
             lines.append(f"{part}: none of its drafts could be scheduled, or none was reached")
-        elif row["best_ms"] is None and row["failed"]:
+        elif row.best_s is None and row.failed:
             lines.append(
-                f"{part}: {all_of(row['failed'], 'candidate')} failed: {_first(store, space)}"
+                f"{part}: {all_of(row.failed, 'candidate')} failed: {_first(store, space)}"
             )
     return lines
 
