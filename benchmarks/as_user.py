@@ -229,8 +229,8 @@ def winners_of(run: Path, instance: Instance) -> list[Winner]:
         TunerError: one of the tasks has none.
     """
     from cluster.driver.kernel_sets import kernel_set
-    from tuner.report.winners import choose_best
     from tuner.storage.sqlite_store import SqliteStore
+    from tuner.view.winners import choose_best
 
     folder, manifest = read_run(run)
     found = []

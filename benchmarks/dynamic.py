@@ -44,10 +44,10 @@ from tuner.dynamic.shapes import joint, measured_shapes, sampled
 from tuner.errors import TunerError
 from tuner.process.child import Child
 from tuner.process.outcome import Returned
-from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
+from tuner.view.winners import choose_best
 
 PROGRAMS = ("dense", "scores", "mixed")
 DIETCODE = "5,24,43,62,81,100,119,128"

@@ -16,12 +16,12 @@ from benchmarks.process_tree import Seen, Watched, watch
 from benchmarks.race import Contestant, Ours, Race, run_race
 from benchmarks.suites import Workload
 from tuner.record import Record, Status
-from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.view.folds import view_winners
 from tuner.view.task_view import TaskView
+from tuner.view.winners import choose_best
 
 _RACE_LIMIT_S = 900.0
 SKIP = 33

@@ -19,10 +19,10 @@ from benchmarks.command import say
 from benchmarks.kernel_timer import KernelTimer, start_timer
 from benchmarks.machine import about
 from tuner.effort import EFFORTS
-from tuner.report.winners import choose_best
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
+from tuner.view.winners import choose_best
 
 
 def main() -> None:

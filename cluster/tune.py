@@ -18,7 +18,7 @@ from tuner.errors import TunerError
 from tuner.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.remote import refuse_network_disk
-from tuner.session.progress import Snapshot
+from tuner.view.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.scaling.scaling_policy import Cluster

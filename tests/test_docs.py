@@ -36,13 +36,11 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.glance import Glance
+from tuner.report.glance import Glance, glance_json
 from tuner.report.trust.claims import Claim
 from tuner.report.trust.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -51,8 +49,10 @@ from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.tracking.stored_records import RecordCurves, RecordFiles
 from tuner.tracking.tracker import open_command
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
-from tuner.view.as_json import glance_json, status_json
+from tuner.view.as_json import status_json
 from tuner.view.folds import view_run
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import SpaceView
 from tuner.view.task_view import TaskView
 

@@ -62,7 +62,7 @@ ROOMS = {
         "nouns",
         ("process", "files", "dynamic", "user_code"),
         ("storage", "space"),
-        ("cost_models", "runs"),
+        ("cost_models", "runs", "view"),
         "search",
         ("session", "replay"),
         ("report", "tracking", "contracts"),

@@ -24,12 +24,12 @@ from tuner.runs.folder import RunFolder
 from tuner.search.base import SearchMaker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
-from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver
 from tuner.utilisation import Utilisation
+from tuner.view.progress import Snapshot
 
 _PAYLOAD = "x" * 400
 """About as long as a schedule's trace."""

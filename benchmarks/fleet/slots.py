@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.command import workplace
-from tuner.session.progress import Snapshot
 from tuner.utilisation import BUILDER, BUSY, RUNNER, Idle, shares
+from tuner.view.progress import Snapshot
 
 _SLOTS, _BUILDERS = 16, 96
 _RUN_S, _BUILD_S, _SLOW_S, _SLOW_SHARE = 0.3, 0.2, 10.0, 0.1

@@ -27,7 +27,7 @@ from spaces.targets.target import resolve_target
 from tuner.effort import EFFORTS
 from tuner.files.atomic import output_file
 from tuner.run_location import RunLocation
-from tuner.session.progress import Snapshot
+from tuner.view.progress import Snapshot
 
 
 def main() -> None:

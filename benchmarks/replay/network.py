@@ -32,10 +32,10 @@ from benchmarks.replay.policies import (
 )
 from tuner.replay.noise import NOISES
 from tuner.replay.recording import Recording
-from tuner.report.winners import choose_best
 from tuner.session.allocator import Allocator
 from tuner.storage.memory import MemoryStore
 from tuner.view.task_view import TaskView
+from tuner.view.winners import choose_best
 
 _UNEQUAL = 1.3
 """Standard deviation of the logarithm of a task's share."""

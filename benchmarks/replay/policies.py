@@ -27,7 +27,6 @@ from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded
 from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
-from tuner.report.winners import choose_best
 from tuner.search.base import SearchMaker
 from tuner.search.evolution import Evolution
 from tuner.search.pool.rules import Neighbours
@@ -37,12 +36,13 @@ from tuner.search.transfer import Entry, Known, Seeds, signature
 from tuner.session.allocator import Allocator
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
-from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.user_code.find import find_layer
 from tuner.user_code.load import load as load_layer
+from tuner.view.progress import Snapshot
+from tuner.view.winners import choose_best
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 _SLOTS = 3

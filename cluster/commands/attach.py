@@ -62,7 +62,7 @@ def attach(run: RunLocation, address: str, details: bool, as_json: bool) -> int:
 def stop(run: RunLocation, address: str, as_json: bool) -> None:
     """End the search of the run in DIR in order: what was measured is kept."""
     from cluster.search.client import stop_search
-    from tuner.report.words import amount
+    from tuner.view.words import amount
 
     with nothing_on_stdout(as_json), _search_of(run, address) as (search, known):
         state = stop_search(search, known)

@@ -36,7 +36,7 @@ def restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> No
     such, and those of a run in MLflow."""
     if not files and run_id is None:
         raise UsageError("tuner restore takes files of records, or --mlflow RUN_ID")
-    from tuner.report.words import amount
+    from tuner.view.words import amount
 
     restored = _restored(run, files, run_id)
     known = f"{restored.known} {'was' if restored.known == 1 else 'were'}"

@@ -42,10 +42,10 @@ def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manif
         TunerError: the run is missing, damaged, of another schema version or without records, or
             its model is wrong.
     """
-    from tuner.report.words import modelled_note
     from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.runs.import_check import refuse_wrong_import
     from tuner.storage.sqlite_store import SqliteStore
+    from tuner.view.words import modelled_note
 
     folder, manifest = read_run(folder_of(run))
     refuse_unbegun(folder, run)

@@ -48,7 +48,7 @@ def status(run: RunLocation, as_json: bool) -> None:
 def _print(run: RunView) -> None:
     from cluster.console.closing_text import mixed_text
     from cluster.console.terminal import by_kind, cells, columns, duration, utilisation
-    from tuner.report.words import amount
+    from tuner.view.words import amount
 
     rows = [(task.name, *cells(task)[:-1], by_kind(task.failures)) for task in run.tasks]
     print_table("task", *columns(settled=run.settled), rows=rows)

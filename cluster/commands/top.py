@@ -44,7 +44,7 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
 
     from cluster.console.top_table import in_order, top_picture, why_unreadable
     from cluster.ray_workers.ray_cluster import is_embedded
-    from tuner.view.as_json import glance_json
+    from tuner.report.glance import glance_json
 
     on_cluster = not runs and not is_embedded(address)
     if runs and address != "auto":

@@ -48,7 +48,7 @@ def train(runs: tuple[RunLocation, ...], name: str | None, out: Path | None, as_
     if as_json:
         print_json(train_report(base, kept))
         return
-    from tuner.report.words import amount
+    from tuner.view.words import amount
 
     of = f"{amount(base.records, 'record')} of {amount(base.tasks, 'task')}"
     known = (

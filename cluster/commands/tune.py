@@ -36,8 +36,8 @@ from cluster.driver.kept_model import check_kept, kept_model
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS
 from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, SHIPPED, UNTIL, TuneOptions
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.driver.tune_result import TuneResult

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cluster.console.terminal import duration, latency, listed, ratio
-from tuner.report.words import MODELLED, all_of, amount
-from tuner.session.progress import Snapshot
 from tuner.view.outcome import Step, last_quarter, rank_left, rank_won, stale_tasks
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
+from tuner.view.words import MODELLED, all_of, amount
 
 _ENDED = {
     "trials": "The trial budget is spent",

@@ -16,14 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.record import Status
-from tuner.report.words import latency as latency
-from tuner.report.words import ratio as ratio
-from tuner.report.words import three_digits
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.utilisation import BUSY, SlotSeconds, shares
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
+from tuner.view.words import latency as latency
+from tuner.view.words import ratio as ratio
+from tuner.view.words import three_digits
 
 ROWS = 15
 LINE_EVERY_S = 5.0

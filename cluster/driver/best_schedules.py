@@ -39,8 +39,8 @@ def best_schedules(store: RecordStore, task: str | None, max_kernels: int) -> li
         TunerError: there is no such task.
     """
     from cluster.driver.kernel_sets import described, kernel_set
-    from tuner.report.winners import choose_best
     from tuner.view.folds import view_winners
+    from tuner.view.winners import choose_best
 
     known = {t.key: t for t in store.tasks()}
     sets = {
@@ -86,9 +86,9 @@ def best_explained(store: RecordStore, task: str | None) -> Explained:
     Raises:
         TunerError: there is no such task.
     """
-    from tuner.report.winners import choose_best
     from tuner.view.as_json import best_json
     from tuner.view.folds import view_winners
+    from tuner.view.winners import choose_best
 
     known = {t.key: t for t in store.tasks()}
     rows: list[dict[str, Any]] = []

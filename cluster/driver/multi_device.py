@@ -13,7 +13,7 @@ from cluster.search.client import watch_search
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
-from tuner.session.progress import Snapshot, side_by_side
+from tuner.view.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
     from cluster.driver.devices import Device

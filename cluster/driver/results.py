@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from cluster.driver.kernel_sets import kernel_set
 from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
-from tuner.report.winners import choose_best
 from tuner.runs.folder import Manifest, RunFolder, refuse_unbegun
 from tuner.runs.import_check import refuse_wrong_import
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.view.winners import choose_best
 
 if TYPE_CHECKING:
     from tuner.dynamic.kernel_set import KernelSet

@@ -12,7 +12,7 @@ from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 from tuner.runs.remote import local, working_folder
-from tuner.session.progress import Snapshot, side_by_side
+from tuner.view.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
     from cluster.search.job import SearchState

@@ -14,9 +14,9 @@ from cluster.scaling.pool_counts import PoolCounts
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Record
-from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.utilisation import BUSY, shares
+from tuner.view.progress import Snapshot
 
 _BUILD_S = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
 _RUN_S = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cluster.search.naming import NAMESPACE, search_of, searches
 from tuner.errors import TunerError, first_line
 from tuner.run_location import RunLocation
-from tuner.session.progress import Snapshot
+from tuner.view.progress import Snapshot
 
 if TYPE_CHECKING:
     from cluster.search.job import SearchJob, SearchState

@@ -31,21 +31,21 @@ from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.errors import TunerError, named_line
 from tuner.measure import MeasuredPrograms
-from tuner.report.winners import winning_lines
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import refuse_wrong_import
 from tuner.runs.lock import RunLock
 from tuner.runs.remote import open_store, remote_run, run_uuid
 from tuner.session.history_keeper import HistoryKeeper
 from tuner.session.observer import Observer
-from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import Utilisation
 from tuner.view.outcome import settle
+from tuner.view.progress import Snapshot
 from tuner.view.spaces import fruitless
+from tuner.view.winners import winning_lines
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from tuner.options import DEVICE_WAIT_S, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds
-from tuner.session.progress import Snapshot
 from tuner.task import SpaceSource, Task
+from tuner.view.progress import Snapshot
 
 _OWNER_ONLY = 0o600
 """A tracking URI may hold a password."""

@@ -11,7 +11,7 @@ from cluster.search.job import SearchJob
 from cluster.search.naming import device_name
 from tuner.cost_models.pretrained import family
 from tuner.layers import versions
-from tuner.report.words import modelled_note
+from tuner.view.words import modelled_note
 
 _GIT_S = 5.0
 """The most time for a question to git, whose folder may lie on a slow disk."""

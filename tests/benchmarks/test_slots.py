@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.fleet.slots import with_backlog
 from tuner.record import Status
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 

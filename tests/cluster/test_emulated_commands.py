@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.needed import needs_nvcc
-from tuner.report.words import MODELLED
+from tuner.view.words import MODELLED
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow, pytest.mark.long]
 

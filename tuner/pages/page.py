@@ -33,7 +33,7 @@ from tuner.pages.wording import (
     task_lines,
 )
 from tuner.report.run_report import RunReport
-from tuner.report.words import amount
+from tuner.view.words import amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from tuner.candidate import shown_space
 from tuner.record import Status
 from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
-from tuner.report.words import (
+from tuner.view.run_view import RunView
+from tuner.view.task_view import TaskView
+from tuner.view.words import (
     MODELLED,
     all_of,
     amount,
@@ -21,8 +23,6 @@ from tuner.report.words import (
     ratio,
     three_digits,
 )
-from tuner.view.run_view import RunView
-from tuner.view.task_view import TaskView
 
 
 def duration(seconds: float) -> str:

@@ -6,19 +6,20 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind, knobs_of, shown_space
-from tuner.report.winners import Timings, choose_best
 from tuner.session.ending.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
 from tuner.task import Task
+from tuner.view.as_json import to_ms
+from tuner.view.folds import NO_SETS_S, view_winners
+from tuner.view.task_view import TaskView
+from tuner.view.winners import Timings
 
 _MOST = 1.5
 """The largest factor that is put down to noise."""
-_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,33 @@ class TaskDiff:
     """One task in two runs.
 
     Attributes:
-        before_s, after_s: latency of its winner; None where a run has none.
+        before, after: with its winner in each; None where only the other run has the task.
         verdict: `better`, `worse`, `same` (within the noise); `untimed` where a run that has the
             task has no time of it; `new` or `gone` where only one has it.
         changes: what is different about the winners, in words.
     """
 
-    name: str
-    weight: float
-    before_s: float | None
-    after_s: float | None
+    before: TaskView | None
+    after: TaskView | None
     verdict: str
     changes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> TaskView:
+        """The task as it is in the second run, or in the only one that has it."""
+        known = self.after or self.before
+        assert known is not None
+        return known
+
+    @property
+    def before_s(self) -> float | None:
+        """Latency of its winner in the first run; None without one."""
+        return self.before.best_s if self.before is not None else None
+
+    @property
+    def after_s(self) -> float | None:
+        """The same in the second."""
+        return self.after.best_s if self.after is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +63,28 @@ class RunDiff:
     Attributes:
         tasks: in the order of the second run; those that only the first has come last.
         noise: factor that two times of one kernel are apart by, of the re-timings in both runs.
-        before_s, after_s: weighted sums over the tasks that have a time in both; None without any.
         notes: what speaks against comparing them.
     """
 
     tasks: tuple[TaskDiff, ...]
     noise: float
-    before_s: float | None
-    after_s: float | None
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+    @property
+    def sums_s(self) -> tuple[float, float] | None:
+        """Weighted latencies in each run over the tasks that have one in both, if any."""
+        both = [(d.task.weight, d.before_s, d.after_s) for d in self.tasks]
+        known = [(weight, was, now) for weight, was, now in both if was and now]
+        if not known:
+            return None
+        return sum(w * was for w, was, _ in known), sum(w * now for w, _, now in known)
 
 
 def diff(
     before: RecordStore,
     after: RecordStore,
-    before_s: Mapping[str, float] = _NOTHING,
-    after_s: Mapping[str, float] = _NOTHING,
+    before_s: Mapping[str, float] = NO_SETS_S,
+    after_s: Mapping[str, float] = NO_SETS_S,
 ) -> RunDiff:
     """Compare two runs.
 
@@ -79,16 +97,8 @@ def diff(
     """
     sides = _Side.of(before, before_s), _Side.of(after, after_s)
     noise = _noise(ratio for side in sides for ratio in side.ratios)
-    pairs = list(_pairs(*sides))
-    rows = tuple(_compared(one, other, noise) for one, other in pairs)
-    both = [(r.weight, r.before_s, r.after_s) for r in rows if r.before_s and r.after_s]
-    return RunDiff(
-        rows,
-        noise,
-        sum(weight * was for weight, was, _ in both) if both else None,
-        sum(weight * now for weight, _, now in both) if both else None,
-        tuple(_notes(*sides)),
-    )
+    rows = tuple(_compare(one, other, noise) for one, other in _pairs(*sides))
+    return RunDiff(rows, noise, tuple(_notes(*sides)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ class _Won:
     """A task of a run, and what won it."""
 
     task: Task
-    latency_s: float | None
+    view: TaskView
     candidate: Candidate | None
 
 
@@ -109,20 +119,18 @@ class _Side:
 
     @staticmethod
     def of(store: RecordStore, chosen_s: Mapping[str, float]) -> _Side:
-        won, ratios = {}, []
-        devices, toolchains = set(), set()
-        for task in store.tasks():
-            winner = None if task.shapes else choose_best(store, task.key)
-            latency_s, candidate = chosen_s.get(task.key), None
-            if winner is not None:
-                candidate = winner.trial.candidate
-                timings = Timings.of(store, task.key, candidate.key)
-                latency_s = timings.last_s
+        won, ratios, devices, toolchains = {}, [], set(), set()
+        views = view_winners(store, chosen_s)
+        for task, view in zip(store.tasks(), views, strict=True):
+            timings = Timings.of(store, task.key, view.candidate or None)
+            last, candidate = timings.last, None
+            if last is not None:
+                candidate = last.trial.candidate
                 times = [r.latency_s for r in timings.retimed if r.latency_s is not None]
                 ratios += [times[i] / times[0] for i in range(1, len(times))]
-                devices.add(winner.provenance.device)
-                toolchains.add(winner.provenance.toolchain)
-            won[task.key] = _Won(task, latency_s, candidate)
+                devices.add(last.provenance.device)
+                toolchains.add(last.provenance.toolchain)
+            won[task.key] = _Won(task, view, candidate)
         return _Side(won, tuple(ratios), frozenset(devices - {""}), frozenset(toolchains - {""}))
 
 
@@ -136,21 +144,41 @@ def _pairs(one: _Side, other: _Side) -> Iterator[tuple[_Won | None, _Won | None]
         yield was, None
 
 
-def _compared(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
-    known = now or was
-    assert known is not None
-    before_s, after_s = (w.latency_s if w is not None else None for w in (was, now))
-    changes: tuple[str, ...] = ()
+def _compare(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
     if was is None or now is None:
-        verdict = "gone" if now is None else "new"
-    elif before_s is None or after_s is None:
-        verdict = "untimed"
-    else:
-        ratio = after_s / before_s
-        verdict = "worse" if ratio > noise else "better" if ratio < 1 / noise else "same"
-        if was.candidate and now.candidate:
-            changes = tuple(changed(was.candidate, now.candidate))
-    return TaskDiff(known.task.name, known.task.weight, before_s, after_s, verdict, changes)
+        before, after = (w.view if w is not None else None for w in (was, now))
+        return TaskDiff(before, after, "gone" if now is None else "new")
+    before_s, after_s = was.view.best_s, now.view.best_s
+    if before_s is None or after_s is None:
+        return TaskDiff(was.view, now.view, "untimed")
+    ratio = after_s / before_s
+    verdict = "worse" if ratio > noise else "better" if ratio < 1 / noise else "same"
+    changes: tuple[str, ...] = ()
+    if was.candidate and now.candidate:
+        changes = tuple(changed(was.candidate, now.candidate))
+    return TaskDiff(was.view, now.view, verdict, changes)
+
+
+def diff_json(diff: RunDiff) -> dict[str, Any]:
+    """The keys of `tuner diff --json`."""
+    before_s, after_s = diff.sums_s or (None, None)
+    return {
+        "tasks": [
+            {
+                "name": row.task.name,
+                "weight": row.task.weight,
+                "before_ms": to_ms(row.before_s),
+                "after_ms": to_ms(row.after_s),
+                "verdict": row.verdict,
+                "changes": list(row.changes),
+            }
+            for row in diff.tasks
+        ],
+        "noise": diff.noise,
+        "before_ms": to_ms(before_s),
+        "after_ms": to_ms(after_s),
+        "notes": list(diff.notes),
+    }
 
 
 def changed(was: Candidate, now: Candidate) -> Iterator[str]:

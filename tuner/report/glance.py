@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tuner.checks import is_emulated
-from tuner.report.winners import Timings
-from tuner.session.progress import Snapshot, TaskProgress
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
+from tuner.view.as_json import to_ms
 from tuner.view.folds import has_ended, view_winners
+from tuner.view.progress import Snapshot, TaskProgress
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
+from tuner.view.winners import Timings
 
 STALE_S = 60.0
 """The age of the last sign of life from which on a run counts as silent; it gives one every two
@@ -69,6 +71,25 @@ def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "")
         settled=bool(ended),
         modelled=snapshot.modelled,
     )
+
+
+def glance_json(glance: Glance) -> dict[str, Any]:
+    """The keys of a run in `tuner top --once --json`."""
+    return {
+        "run": glance.name,
+        "state": glance.state,
+        "at_work": glance.at_work,
+        "elapsed_s": glance.elapsed_s,
+        "trials": glance.trials,
+        "trials_per_s": glance.trials_per_s,
+        "settled": glance.settled,
+        "latency_ms": to_ms(glance.latency_s),
+        "gain": glance.gain,
+        "failures": glance.failures,
+        "utilisation": glance.utilisation,
+        "since_improved_s": glance.since_improved_s,
+        "modelled": glance.modelled,
+    }
 
 
 class StoreGlances:

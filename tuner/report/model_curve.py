@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.record import Record
-from tuner.session.progress import fold
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.task import Task
+from tuner.view.progress import fold
 
 
 @dataclass(frozen=True, slots=True)

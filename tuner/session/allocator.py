@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tuner.session.progress import TaskProgress
+from tuner.view.progress import TaskProgress
 from tuner.view.task_view import TaskView
 
 

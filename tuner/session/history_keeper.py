@@ -10,10 +10,10 @@ from dataclasses import replace
 from tuner.cost_models.base import FittedModel
 from tuner.errors import TunerError
 from tuner.session.observer import Silent
-from tuner.session.progress import Snapshot
 from tuner.storage.base import RecordStore
 from tuner.storage.history import Fit, History, Outlook, coalesced
 from tuner.utilisation import Utilisation
+from tuner.view.progress import Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Record
-from tuner.session.progress import Snapshot
 from tuner.task import Task
+from tuner.view.progress import Snapshot
 
 
 class Observer(Protocol):

@@ -30,14 +30,14 @@ from tuner.session.given_trials import note_libraries
 from tuner.session.limits import Ended, Limits, SessionTime
 from tuner.session.machines import Machines
 from tuner.session.observer import Observer
-from tuner.session.phase import Phase, idle_reasons
-from tuner.session.progress import Snapshot
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
+from tuner.view.phase import Phase, idle_reasons
+from tuner.view.progress import Snapshot
 
 _WAIT_S = 0.05
 _SNAPSHOT_S = 0.25

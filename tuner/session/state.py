@@ -23,10 +23,10 @@ from tuner.search.dynamic.specialization import specializations
 from tuner.session.ending.doubling import Doublings, Place
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
-from tuner.session.progress import TaskProgress, fold
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
 from tuner.user_code.faults import LayerFailed
+from tuner.view.progress import TaskProgress, fold
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class SessionState:
         new_records: number of records that this session added.
         spent: trials that count against the budget, those of earlier sessions too.
         chosen_s: latency of the kernel set chosen for each task with many shapes, by its key.
-        next_gain: see `tuner.session.progress.Snapshot`.
+        next_gain: see `tuner.view.progress.Snapshot`.
         left_out: why nothing is measured of a task any more, by its key.
         answered: keys of the tasks that have candidates, or were refused some.
     """

@@ -17,10 +17,10 @@ from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.session.allocator import Allocator
 from tuner.session.observer import Observer
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.user_code.contract import check
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 TASK = Task("0" * 16, "name", "module", '{"kind":"llvm"}')

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from tuner.session.progress import TaskProgress, fold
 from tuner.tracking.spool import Metrics, TaskEntry, TrackingPaths, read_lines
 from tuner.tracking.stored_records import StoredRecords
+from tuner.view.progress import TaskProgress, fold
 
 MOST_CHILDREN = 20
 TRIED = 8

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError
 from tuner.record import Record
-from tuner.session.progress import TaskProgress, fold
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.task import Task
 from tuner.tracking.pages.metric_names import (
@@ -31,6 +30,7 @@ from tuner.tracking.pages.metric_names import (
     shown,
 )
 from tuner.tracking.spool import Entry, Metrics
+from tuner.view.progress import TaskProgress, fold
 
 
 def said_steps(spool: Iterable[Entry | None]) -> dict[str, set[int]]:

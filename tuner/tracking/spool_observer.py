@@ -20,7 +20,6 @@ from tuner.dynamic.dispatch_tree import tree_text
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, Status
-from tuner.session.progress import Snapshot
 from tuner.task import Task
 from tuner.tracking.pages import metric_names as names
 from tuner.tracking.pages.task_table import table, task_rows
@@ -40,6 +39,7 @@ from tuner.tracking.spool import (
 from tuner.utilisation import BUSY
 from tuner.utilisation import shares as by_use
 from tuner.view.as_json import snapshot_json, space_json
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.record import Status
-from tuner.report.glance import Glance
-from tuner.session.progress import Snapshot
 from tuner.view.outcome import last_quarter, rank_left, rank_won, stale_tasks, still_falls
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView, SpaceView
 from tuner.view.task_view import TaskView
 
@@ -70,25 +69,6 @@ def best_json(task: TaskView) -> dict[str, Any]:
     }
 
 
-def glance_json(glance: Glance) -> dict[str, Any]:
-    """The keys of a run in `tuner top --once --json`."""
-    return {
-        "run": glance.name,
-        "state": glance.state,
-        "at_work": glance.at_work,
-        "elapsed_s": glance.elapsed_s,
-        "trials": glance.trials,
-        "trials_per_s": glance.trials_per_s,
-        "settled": glance.settled,
-        "latency_ms": to_ms(glance.latency_s),
-        "gain": glance.gain,
-        "failures": glance.failures,
-        "utilisation": glance.utilisation,
-        "since_improved_s": glance.since_improved_s,
-        "modelled": glance.modelled,
-    }
-
-
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     """The keys of `tuner tune --json` that tell how its session went."""
     return {
@@ -116,8 +96,6 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
 def outcome_json(run: RunView) -> dict[str, Any]:
     """The keys of `closing` in `tuner tune --json`."""
     return {
-        "before_ms": (run.untuned_s or 0.0) * 1e3,
-        "after_ms": (run.tuned_s or 0.0) * 1e3,
         "won": [
             {
                 "task": task.name,
@@ -137,6 +115,8 @@ def outcome_json(run: RunView) -> dict[str, Any]:
         "toolchains": [used.toolchain for used in run.toolchains],
         "stale": list(stale_tasks(run)),
         "falling": still_falls(run),
+        "before_ms": (run.untuned_s or 0.0) * 1e3,
+        "after_ms": (run.tuned_s or 0.0) * 1e3,
     }
 
 
@@ -145,10 +125,10 @@ def _left_json(task: TaskView, share: float) -> dict[str, Any]:
     return {
         "task": task.name,
         "share": share,
-        "latency_ms": to_ms(task.best_s),
         "trials": len(task.history),
         "lately": lately,
         "saved": saved,
+        "latency_ms": to_ms(task.best_s),
     }
 
 

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from tuner.checks import is_emulated
 from tuner.errors import TunerError
 from tuner.record import Status
-from tuner.report.winners import Timings, choose_best
-from tuner.session.progress import fold
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.utilisation import total
+from tuner.view.progress import fold
 from tuner.view.run_view import RunView, ToolchainView
 from tuner.view.spaces import view_spaces
 from tuner.view.task_view import TaskView
+from tuner.view.winners import Timings, choose_best
 
 NO_SETS_S: Mapping[str, float] = MappingProxyType({})
 """Latencies of no kernel sets."""

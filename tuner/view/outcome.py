@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.session.progress import Snapshot, fold
 from tuner.storage.base import RecordStore
 from tuner.view.folds import view_toolchains, view_winners
+from tuner.view.progress import Snapshot, fold
 from tuner.view.run_view import RunView
 from tuner.view.spaces import view_spaces
 from tuner.view.task_view import TaskView

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.report.words import all_of
 from tuner.storage.base import RecordStore, SpaceTally
 from tuner.task import Task
 from tuner.view.run_view import SpaceView
+from tuner.view.words import all_of
 
 
 def view_spaces(store: RecordStore, tasks: Sequence[Task]) -> tuple[SpaceView, ...]:

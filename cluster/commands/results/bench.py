@@ -72,7 +72,7 @@ def _keep(folder: Path, report: Mapping[str, Any]) -> None:
 def _print(report: Mapping[str, Any]) -> None:
     """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
     from cluster.console.terminal import latency, ratio
-    from tuner.report.words import MODELLED
+    from tuner.view.words import MODELLED
 
     tuned_ms, spread, samples = report["tuned_ms"], report["spread"], report["samples"]
     rows = [

@@ -20,6 +20,7 @@ def diff(before: RunLocation, after: RunLocation, as_json: bool) -> None:
     noise, and what changed in their schedules."""
     from cluster.driver.kernel_sets import chosen_s
     from tuner.report.diff import diff as compared
+    from tuner.report.diff import diff_json
 
     with (
         nothing_on_stdout(as_json),
@@ -33,29 +34,30 @@ def diff(before: RunLocation, after: RunLocation, as_json: bool) -> None:
             chosen_s(second, now.max_kernels),
         )
     if as_json:
-        print_json(found.to_json())
+        print_json(diff_json(found))
         return
     from cluster.console.terminal import latency, ratio
 
     rows = [
         (
-            task.name,
-            f"{task.weight:g}",
-            latency(task.before_s),
-            latency(task.after_s),
-            ratio(task.before_s / task.after_s if task.before_s and task.after_s else None),
-            task.verdict,
+            row.task.name,
+            f"{row.task.weight:g}",
+            latency(row.before_s),
+            latency(row.after_s),
+            ratio(row.before_s / row.after_s if row.before_s and row.after_s else None),
+            row.verdict,
         )
-        for task in found.tasks
+        for row in found.tasks
     ]
     print_table("task", "weight", "A", "B", "speed-up", "beyond noise", rows=rows)
-    for task in found.tasks:
-        if task.changes:
-            click.echo(f"{task.name}: {'; '.join(task.changes)}")
-    if found.before_s and found.after_s:
+    for row in found.tasks:
+        if row.changes:
+            click.echo(f"{row.task.name}: {'; '.join(row.changes)}")
+    if found.sums_s is not None:
+        was_s, now_s = found.sums_s
         click.echo(
-            f"all that have a time in both: {latency(found.before_s)} → {latency(found.after_s)}, "
-            f"{ratio(found.before_s / found.after_s)}; times within {found.noise - 1:.0%} of each "
+            f"all that have a time in both: {latency(was_s)} → {latency(now_s)}, "
+            f"{ratio(was_s / now_s)}; times within {found.noise - 1:.0%} of each "
             "other are taken for the same"
         )
     else:

@@ -93,7 +93,7 @@ def export(
             )
     elif records is not None:
         from tuner.report.record_lines import export_records
-        from tuner.report.words import amount
+        from tuner.view.words import amount
 
         with opened(run) as (_, store):
             count = export_records(store, records)

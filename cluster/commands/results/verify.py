@@ -87,7 +87,7 @@ def _step(what: str) -> None:
 
 def _print(found: Verification, seed: int) -> None:
     from cluster.console.terminal import latency, ratio
-    from tuner.report.words import amount
+    from tuner.view.words import amount
 
     rows = [
         (

@@ -15,8 +15,8 @@ from examples.gemm import gemm
 from tests.cluster.passes.made_run import best_estimate, made_run
 from tuner.errors import TunerError
 from tuner.runs.folder import read_run
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]
 

@@ -21,8 +21,8 @@ from tuner.errors import TunerError, UsageError
 from tuner.options import IntRange, ModelSpec, TuneOptions
 from tuner.record import Status
 from tuner.run_location import RunLocation
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 SNAPSHOT = Snapshot(

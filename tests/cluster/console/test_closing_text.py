@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from cluster.console.closing_text import closing_lines
 from tuner.record import Status
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.view.outcome import Step
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import SpaceView
 from tuner.view.task_view import TaskView
 

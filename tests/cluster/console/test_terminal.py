@@ -22,8 +22,8 @@ from cluster.console.terminal import (
     utilisation,
 )
 from tuner.record import Status
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 LONG = "fused_conv2d1_add_multiply_relu_and_more_of_the_same_long_name"

@@ -14,9 +14,9 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.task import Task
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("embedded_ray")]

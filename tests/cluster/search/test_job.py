@@ -16,8 +16,8 @@ from cluster.driver.preparation import Preparation
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
 from tuner.run_location import RunLocation
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 
 pytestmark = [pytest.mark.ray, pytest.mark.tvm]
 

@@ -10,14 +10,13 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report.glance import STALE_S, StoreGlances, of_snapshot, state_of
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, fold
+from tuner.report.glance import STALE_S, StoreGlances, glance_json, of_snapshot, state_of
 from tuner.storage.base import SessionSpan
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
-from tuner.view.as_json import glance_json
 from tuner.view.folds import view_winners
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot, fold
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
 

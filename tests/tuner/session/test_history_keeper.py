@@ -7,11 +7,11 @@ from tuner.errors import TunerError
 from tuner.record import Status
 from tuner.replay.replay import VirtualClock
 from tuner.session.history_keeper import HistoryKeeper
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.utilisation import RUNNER, Utilisation
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.task_view import TaskView
 
 

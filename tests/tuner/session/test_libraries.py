@@ -10,12 +10,12 @@ from tests.tuner.session.replayed import candidate, make_session, recorded_space
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status
 from tuner.replay.recorded import Recorded
-from tuner.report.winners import choose_best
 from tuner.search.base import Search
 from tuner.search.random_search import RandomSearch
 from tuner.search.transfer import gather
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.view.winners import choose_best
 
 
 def library(version: str, latency_s: float) -> Recorded:

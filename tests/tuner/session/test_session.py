@@ -36,18 +36,18 @@ from tuner.measure import Evaluated
 from tuner.record import Measurement, Record, Status, Trial, TrialKey
 from tuner.replay.recorded import Recorded
 from tuner.replay.replay import VirtualClock
-from tuner.report.winners import choose_best
 from tuner.search.dynamic.kernel_search import KernelSearchSettings
 from tuner.search.dynamic.kernel_selection import choose_kernels
 from tuner.search.registry import search_maker
 from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
+from tuner.view.winners import choose_best
 
 
 class Watcher:

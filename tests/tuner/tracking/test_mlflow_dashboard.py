@@ -15,8 +15,6 @@ from tests.tuner.tracking.tracked_runs import many_tasks
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, fold
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN
@@ -33,6 +31,8 @@ from tuner.tracking.spool import (
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.tracking.system_metrics import SystemSamples
 from tuner.tracking.tracker import open_command
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot, fold
 from tuner.view.run_view import SpaceView
 
 NETWORK = many_tasks(300)

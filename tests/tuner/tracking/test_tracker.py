@@ -23,8 +23,6 @@ from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target
@@ -50,6 +48,8 @@ from tuner.tracking.tracker import (
     lasting_uri,
     open_command,
 )
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import SpaceView
 from tuner.view.task_view import TaskView
 

@@ -18,13 +18,13 @@ from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
 from tuner.search.registry import search_maker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
-from tuner.session.progress import Snapshot
 from tuner.session.session import Session
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
 from tuner.view.outcome import settle
+from tuner.view.progress import Snapshot
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2)
 _SIZE = 120

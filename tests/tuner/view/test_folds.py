@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.progress import fold
 from tuner.storage.memory import MemoryStore
 from tuner.task import SpaceSource, Task
 from tuner.view.as_json import best_json, status_json
 from tuner.view.folds import view_run, view_winners
+from tuner.view.progress import fold
 from tuner.view.spaces import fruitless
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot
 from tuner.storage.base import RecordStore
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
@@ -22,6 +20,8 @@ from tuner.view.outcome import (
     settle,
     still_falls,
 )
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
 

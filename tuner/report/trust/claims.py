@@ -11,9 +11,9 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import sampled
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record
-from tuner.report.winners import NO_SETS, Timings, choose_best
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
+from tuner.view.winners import NO_SETS, Timings, choose_best
 
 _SHAPES = 3
 """The shapes that a kernel for many is looked at on."""

@@ -19,9 +19,9 @@ from tuner.generations import rung_of
 from tuner.record import Record, Trial
 from tuner.search.base import ChoosesFinalists, Search
 from tuner.session.ending.halving import retimings
-from tuner.session.progress import TaskProgress
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
+from tuner.view.progress import TaskProgress
 
 _CONTENDER = 1.2
 """A candidate slower than this times the best is out of contention: noise does not reach it."""

@@ -22,7 +22,6 @@ from tests.needed import needs_nvcc
 from tuner.candidate import Candidate, CandidateKind
 from tuner.layers import Layers
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.report.winners import winning_records
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
@@ -30,6 +29,7 @@ from tuner.source import Source
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.user_code.find import find_layer
+from tuner.view.winners import winning_records
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 

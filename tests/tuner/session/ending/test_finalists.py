@@ -14,8 +14,8 @@ from tuner.session.ending.finalists import (
     most_retimings,
     schedule,
 )
-from tuner.session.progress import TaskProgress
 from tuner.task import Task
+from tuner.view.progress import TaskProgress
 
 
 def candidate(name: str) -> Candidate:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tuner.record import Record, Status
-from tuner.session.phase import Phase
 from tuner.task import Instance, Shapes, Task
+from tuner.view.phase import Phase
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
 

@@ -8,9 +8,9 @@ from tests.tuner.view.test_folds import MATMUL, candidate, record
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
-from tuner.report.winners import winning_lines, winning_records
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
+from tuner.view.winners import winning_lines, winning_records
 
 SYMBOLIC = Task("symbolic", "symbolic", "", "", shapes=(((("T", 1),), 1.0), ((("T", 64),), 1.0)))
 

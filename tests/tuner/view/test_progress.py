@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.shapes import MEASURED_SHAPES, measured_shapes
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.session.phase import Phase
-from tuner.session.progress import Snapshot, TaskProgress, fold, side_by_side
 from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task
+from tuner.view.phase import Phase
+from tuner.view.progress import Snapshot, TaskProgress, fold, side_by_side
 from tuner.view.run_view import RunView
 
 

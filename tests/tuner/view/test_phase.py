@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.session.phase import Phase, idle_reasons
 from tuner.utilisation import BUILDER, RUNNER, SPACE, Idle
+from tuner.view.phase import Phase, idle_reasons
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given
 from tests.tuner.view.test_folds import DEFAULT, candidate, record, runs, store_of
 from tuner.generations import rung_of
 from tuner.record import Record, Status
-from tuner.report.winners import choose_best
-from tuner.session.progress import fold
+from tuner.view.progress import fold
+from tuner.view.winners import choose_best
 
 
 def winner(*records: Record) -> Record | None:

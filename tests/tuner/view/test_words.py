@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.report.words import all_of, amount
+from tuner.view.words import all_of, amount
 
 
 def test_one_is_singular_and_all_else_plural() -> None:
