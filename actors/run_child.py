@@ -15,9 +15,9 @@ from spaces.devices.ladder import Timed, time_kernel
 from spaces.devices.stopwatch import NOTHING_LOADED, Loaded, Stopwatch
 from spaces.emulation.library import DEADLINE_S
 from spaces.ir.lean_tvm import import_tvm_lean
-from tuner.checks import is_fast_math
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
+from tuner.request.target_text import is_fast_math
 from tuner.source import Source
 from tuner.task import Instance, Task
 from tuner.user_code.faults import LayerFailed, blamed

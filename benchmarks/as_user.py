@@ -36,7 +36,7 @@ from benchmarks import our_side
 from benchmarks.command import Rows, cores_of, say, workplace
 from benchmarks.figures import ratio, spread
 from benchmarks.versus_onnxruntime import model_file
-from cluster.console import parse
+from tuner import checks
 from tuner.candidate import Candidate
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
@@ -112,7 +112,7 @@ def _compared(
         return
     say(f"{program}: tuning")
     model, budget = _model(program, options, folder)
-    limit_s = parse.duration_s(options.limit)
+    limit_s = checks.duration_s(options.limit)
     settings = {**budget, "target": target, "seed": options.seed, "limit_s": limit_s}
     tuned = our_side.tune_once(model, folder / program, **settings)
     if tuned.failure:
@@ -136,7 +136,7 @@ def _model(
     network = folder / "squeezenet.onnx"
     if not network.exists():
         network = model_file("squeezenet", folder)
-    return [str(network)], {"time_budget_s": parse.duration_s(options.time_budget)}
+    return [str(network)], {"time_budget_s": checks.duration_s(options.time_budget)}
 
 
 def _row(

@@ -39,6 +39,7 @@ from cluster.console import parse
 from cluster.driver.export import export_library
 from cluster.driver.kernel_sets import kernel_set
 from spaces.targets.threads import thread_variables
+from tuner import checks
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import joint, measured_shapes, sampled
 from tuner.errors import TunerError
@@ -102,7 +103,7 @@ def _row(
     target: str,
 ) -> dict[str, Any]:
     model = f"{_FILE}:{program}"
-    limit_s = parse.duration_s(options.limit)
+    limit_s = checks.duration_s(options.limit)
     common: dict[str, Any] = {"limit_s": limit_s, "target": target, "seed": options.seed}
     # What has to be read from disk is read before: after minutes of a race that is some seconds,
     # and the first side alone would pay for them.

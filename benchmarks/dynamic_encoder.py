@@ -27,6 +27,7 @@ from benchmarks.our_side import OurRun
 from cluster.console import parse
 from cluster.driver.export import export_library
 from spaces.targets.threads import thread_variables
+from tuner import checks
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Outcome, Returned
@@ -75,7 +76,7 @@ def _tuned(
     run = our_side.tune_once(
         [str(model), *(("--dim", dims) if dims else ())],
         folder / name,
-        limit_s=parse.duration_s(options.limit),
+        limit_s=checks.duration_s(options.limit),
         trials=options.trials * _task_count(model, dims, target),
         target=target,
         seed=options.seed,
@@ -100,7 +101,7 @@ def _task_count(model: Path, dims: str, target: str) -> int:
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
-    from tuner.options import ModelSpec
+    from tuner.request.model_spec import ModelSpec
 
     spec = ModelSpec(str(model), dims=(parse.dimension(dims),) if dims else ())
     found = load_model(spec)

@@ -23,7 +23,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import OtherProgram, Ours, Race
 from benchmarks.suites import Workload, gemm_shape, workload
-from cluster.console import parse
+from tuner import checks
 from tuner.errors import UsageError
 
 _SHAPES = ("128,128,128", "512,512,512", "509,331,203", "1024,1024,1024")
@@ -43,7 +43,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 our_side.tune_workload(
                     tuned,
                     folder / tuned.file_name,
-                    limit_s=parse.duration_s(options.limit),
+                    limit_s=checks.duration_s(options.limit),
                     trials=options.trials,
                     target=target,
                     seed=options.seed,

@@ -22,7 +22,7 @@ from benchmarks.figures import summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import Ours
 from benchmarks.suites import Workload, suite
-from cluster.console import parse
+from tuner import checks
 from tuner.runs.folder import RunFolder
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.view.as_json import space_json
@@ -59,7 +59,7 @@ def _compare(
         return our_side.tune(
             [*workload.command_line(), *more],
             place / name,
-            limit_s=parse.duration_s(options.limit),
+            limit_s=checks.duration_s(options.limit),
             trials=options.trials,
             target=str(settings["target"]),
             seed=options.seed,

@@ -30,7 +30,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import Race
 from benchmarks.suites import Workload, parsed, suite
-from cluster.console import parse
+from tuner import checks
 from tuner.errors import UsageError
 
 
@@ -45,7 +45,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             ours = our_side.tune_workload(
                 workload,
                 folder / workload.file_name,
-                limit_s=parse.duration_s(options.limit),
+                limit_s=checks.duration_s(options.limit),
                 trials=options.trials,
                 target=target,
                 seed=options.seed,

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import our_side
 from benchmarks.command import Rows, common_flags, cores_of, fresh, run_main, settings_of, workplace
-from cluster.console import parse
+from tuner import checks
 from tuner.candidate import Draft
 from tuner.task import SpaceSource, Task
 
@@ -86,7 +86,7 @@ def _searched(number: int, options: argparse.Namespace, target: str) -> dict[str
             run = our_side.tune(
                 [*_MODEL, *(f"--arg={n}={v}" for n, v in _SIZES.items()), *_space(kind)],
                 fresh(folder, kind),
-                limit_s=parse.duration_s(options.limit),
+                limit_s=checks.duration_s(options.limit),
                 trials=options.trials,
                 target=target,
                 seed=options.seed + number,

@@ -28,7 +28,7 @@ from benchmarks.figures import ratio, spread, summed_up
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import NumpyMatmul, Race
 from benchmarks.suites import Workload, gemm_shape, suite
-from cluster.console import parse
+from tuner import checks
 
 _USUAL_TRIALS = 256
 
@@ -37,7 +37,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compare on each shape."""
     shapes = tuple(map(gemm_shape, options.shape)) or suite("blas")
     target, cores = cores_of(options.target)
-    budget_s = parse.duration_s(options.time_budget) if options.time_budget else None
+    budget_s = checks.duration_s(options.time_budget) if options.time_budget else None
     trials = options.trials or (None if budget_s else _USUAL_TRIALS)
     settings = {
         "trials": trials,
@@ -54,7 +54,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             ours = our_side.tune_workload(
                 workload,
                 run,
-                limit_s=parse.duration_s(options.limit),
+                limit_s=checks.duration_s(options.limit),
                 trials=trials,
                 time_budget_s=budget_s,
                 target=target,

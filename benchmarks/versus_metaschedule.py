@@ -55,7 +55,7 @@ from benchmarks.metaschedule_side import TheirRun
 from benchmarks.our_side import OurRun, race_of_winner
 from benchmarks.race import MetaSchedules, Race
 from benchmarks.suites import Workload, parsed, suite
-from cluster.console import parse
+from tuner import checks
 from tuner.effort import EFFORTS
 
 _TIMES = {
@@ -94,7 +94,7 @@ def _compare(
 ) -> dict[str, Any]:
     """Both sides on one program."""
     limit_s, target, cores = (
-        parse.duration_s(options.limit),
+        checks.duration_s(options.limit),
         str(settings["target"]),
         int(settings["cores"]),
     )

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks import our_side
 from benchmarks.command import common_flags, cores_of, finished, run_main, say, workplace
 from benchmarks.figures import quotient
-from cluster.console import parse
+from tuner import checks
 from tuner.errors import TunerError, UsageError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
@@ -55,7 +55,7 @@ class Bencher:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Tune and compare."""
     target, cores = cores_of(options.target)
-    budget_s = parse.duration_s(options.time_budget)
+    budget_s = checks.duration_s(options.time_budget)
     settings = {
         "model": Path(options.model).name,
         "time_budget_s": budget_s,
@@ -85,7 +85,7 @@ def _tuned(options: argparse.Namespace, run: Path, target: str, budget_s: float)
         ours = our_side.tune(
             [str(model)],
             run,
-            limit_s=budget_s + parse.duration_s(options.limit),
+            limit_s=budget_s + checks.duration_s(options.limit),
             trials=options.trials or 1_000_000,
             time_budget_s=budget_s,
             target=target,

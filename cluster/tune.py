@@ -15,7 +15,7 @@ from cluster.driver.prepare import check_cheaply, new_run
 from cluster.driver.tune_result import TuneResult, result_of, together
 from cluster.ray_workers.submitted import refuse_copied_folder
 from tuner.errors import TunerError
-from tuner.options import TuneOptions
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.remote import refuse_network_disk
 from tuner.view.progress import Snapshot

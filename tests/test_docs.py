@@ -487,11 +487,16 @@ def quantity(text: str) -> float:
 @pytest.mark.parametrize(
     ("doc", "sentence", "module", "name"),
     [
-        ("reference", r"shapes of one program; default ~\.", "tuner.options", "MAX_KERNELS"),
+        (
+            "reference",
+            r"shapes of one program; default ~\.",
+            "tuner.request.options",
+            "MAX_KERNELS",
+        ),
         (
             "fleet",
             "asks the autoscaler for one and waits ~ ~, or",
-            "tuner.options",
+            "tuner.request.options",
             "DEVICE_WAIT_S",
         ),
         ("reference", "Every task gets ~ trials", "tuner.session.allocation", "_FIRST_TRIALS"),

@@ -32,6 +32,7 @@ DOORS = {
         "spaces.passes.pipeline",
         "spaces.frontends.shape_var.DynamicProgram",
         "spaces.frontends.shape_var.ShapeVar",
+        "tuner.request",
     },
     "tuner/__main__.py": {"cluster.cli"},
     "tuner/testing/__init__.py": {
@@ -60,7 +61,7 @@ HEAVY = {
 ROOMS = {
     "tuner": (
         "nouns",
-        ("process", "files", "dynamic", "user_code"),
+        ("request", "process", "files", "dynamic", "user_code"),
         ("storage", "space"),
         ("cost_models", "runs", "view"),
         "search",

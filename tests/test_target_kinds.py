@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.checks import TARGET_KINDS
+from tuner.request.target_text import TARGET_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tuner", "spaces", "actors", "cluster")
@@ -20,7 +20,7 @@ KINDS = {*TARGET_KINDS, "rocm", "metal", "vulkan", "opencl", "hip"}
 """Those there are, and those that somebody may want next."""
 
 ALLOWED = {
-    "tuner/checks.py": "names the kinds there are, where TVM is not known",
+    "tuner/request/target_text.py": "names the kinds there are, where TVM is not known",
     "tuner/search/dynamic/specialization.py": "on which kinds copies were measured",
     "spaces/codegen/cuda/packing.py": "for CUDA alone; the kinds are a compiled library's",
     "spaces/codegen/library_threads.py": "for CPUs alone; the kind is a compiled library's",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from tuner.version import VERSION
+
+__version__ = VERSION
 __all__ = [
     "EFFORTS",
     "DynamicProgram",
@@ -31,16 +33,17 @@ if TYPE_CHECKING:
     from spaces.passes.pipeline import tir_pipeline
     from tuner.effort import EFFORTS
     from tuner.errors import TunerError, UsageError
-    from tuner.options import IntRange, ModelSpec, TuneOptions
+    from tuner.request.model_spec import IntRange, ModelSpec
+    from tuner.request.options import TuneOptions
 
 # Resolved when first used, so that `import tuner` stays light and the packages to the right of
 # this one are not its dependencies: the two doors are the layering test's named exceptions.
 _LAZY = {
     "tune": "cluster.api.tune",
     "TuneResult": "cluster.driver.tune_result",
-    "TuneOptions": "tuner.options",
-    "ModelSpec": "tuner.options",
-    "IntRange": "tuner.options",
+    "TuneOptions": "tuner.request.options",
+    "ModelSpec": "tuner.request.model_spec",
+    "IntRange": "tuner.request.model_spec",
     "EFFORTS": "tuner.effort",
     "lower": "spaces.lowering.lower",
     "tir_pipeline": "spaces.passes.pipeline",

@@ -1,7 +1,7 @@
 """Checks of a request's values: the same, in the same words, from Python and the command line.
 
-`cluster.console.parse` applies them to what was typed, `tuner.options` to what a program gives.
-Each raises `UsageError` with one line, which shows the value as `shown`: as a user would write it.
+Each takes a value, or the text that a user types for it, and gives the value. It raises
+`UsageError` with one line, which shows the value as a user would write it.
 """
 
 from __future__ import annotations
@@ -11,30 +11,14 @@ import math
 import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from tuner.errors import UsageError, first_line
 
-TARGET_KINDS = ("llvm", "cuda")
-"""Kinds of target that have a space: the rows of `spaces.targets.backends`."""
-MEASURES = ("device", "emulated")
-"""What kernels are timed on: devices, or a model of a CUDA device that runs on a CPU."""
 STRATEGIES = ("evolutionary", "random", "replay-function")
 """Names of the search strategies, see `tuner.search.registry`."""
-CUDA_KEYS = ("cuda", "gpu")
-"""The `keys` of each CUDA target."""
-EMULATED = "emulated"
-"""Among the `keys` of a CUDA target: it is the emulated device."""
-EMULATED_ARCH = "sm_80"
-"""Of the emulated device, where nobody says which."""
-FAST_MATH, COLD_L2 = "fast-math", "cold-l2"
-"""Among the `keys` of a CUDA target: kernels are compiled with fast math; a timed run finds other
-data in the L2 cache."""
-L2_POLICIES = ("warm", "cold")
-"""What a timed run finds in the L2 cache: what the run before left there, or other data."""
 LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """The most values that one symbolic dimension may have."""
@@ -42,9 +26,13 @@ DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
 LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
 """Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
-_KINDS = " or ".join(TARGET_KINDS)
-_MARKS = frozenset({EMULATED, FAST_MATH, COLD_L2})
 _LONGEST_S = 366 * 86400.0
+_DIGITS = re.compile(r"[0-9]{1,10}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_DURATION = re.compile(
+    r"(?:(?P<d>N)d)?(?:(?P<h>N)h)?(?:(?P<m>N)m)?(?:(?P<s>N)s)?".replace("N", r"[0-9]+(?:\.[0-9]+)?")
+)
+_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _ENTRY_POINTS = "elastic_tuner"
 _ENTRY_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _HOST_PORT = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
@@ -52,15 +40,35 @@ _OF_A_CLIENT = "ray://"
 
 
 def whole(value: object, *, at_least: int) -> int:
-    """Check a whole number from `at_least` up to 2147483647, and return it."""
-    number = _integer(value)
+    """A whole number from `at_least` up to 2147483647."""
+    typed = value.strip() if isinstance(value, str) else ""
+    number = int(typed) if _DIGITS.fullmatch(typed) else _integer(value)
     if number is None or not at_least <= number <= LARGEST:
         raise UsageError(f"{str(value)!r} is not a whole number from {at_least} to {LARGEST}")
     return number
 
 
-def seconds(value: object, shown: str) -> float:
-    """Check a duration: more than 0 s, at most 366 days."""
+def positive(value: object) -> int:
+    """A whole number from 1 to 2147483647."""
+    return whole(value, at_least=1)
+
+
+def seed(value: object) -> int:
+    """A whole number from 0 to 2147483647."""
+    return whole(value, at_least=0)
+
+
+def duration_s(value: object) -> float:
+    """A duration in seconds, or as `90s`, `20m`, `1h30m` or `2d`: more than 0, at most 366 days."""
+    if not isinstance(value, str):
+        return _seconds(value, f"{value}s")
+    match = _DURATION.fullmatch(value.strip())
+    if not match or not any(match.groups()):
+        return _seconds(None, value)
+    return _seconds(sum(float(match[unit] or 0) * s for unit, s in _UNITS_S.items()), value)
+
+
+def _seconds(value: object, shown: str) -> float:
     if not _number(value) or not 0 <= value < math.inf:
         raise UsageError(f"{shown!r} is not a duration: write for example 90s, 20m, 1h30m or 2d")
     if not 0 < value <= _LONGEST_S:
@@ -74,135 +82,6 @@ def one_of(what: str, value: object, known: Collection[str]) -> str:
         *most, last = known
         raise UsageError(f"unknown {what} {short(value)}: write {', '.join(most)} or {last}")
     return value
-
-
-def measure(text: object) -> str:
-    """Check what kernels are to be timed on."""
-    return one_of("measure", text, MEASURES)
-
-
-def l2_policy(text: object) -> str:
-    """Check what a timed run is to find in the L2 cache."""
-    return one_of("L2 policy", text, L2_POLICIES)
-
-
-def emulated(target_text: str) -> str:
-    """The emulated device in the place of a CUDA device that a target, checked, names.
-
-    A target that names no architecture stands for `EMULATED_ARCH`.
-    """
-    config = _of_cuda(target_text, "--measure emulated")
-    return _marked({"arch": EMULATED_ARCH, **config}, EMULATED)
-
-
-def fast_math(target_text: str) -> str:
-    """A CUDA target, checked, for which kernels are compiled with fast math."""
-    return _marked(_of_cuda(target_text, "--fast-math"), FAST_MATH)
-
-
-def l2(target_text: str, policy: object) -> str:
-    """A CUDA target, checked, on which kernels are timed with an L2 cache as a policy says."""
-    config = _of_cuda(target_text, f"--l2 {l2_policy(policy)}")
-    # The emulated device is refused either policy.
-    cold, warm = (_marked(config, COLD_L2, marked=marked) for marked in (True, False))
-    return cold if policy == "cold" else warm
-
-
-def _of_cuda(target_text: str, flag: str) -> dict[str, Any]:
-    """The options of a CUDA target, checked, which a flag is for."""
-    if target_text in ("auto", "cuda"):
-        return {"kind": "cuda"}
-    config: dict[str, Any] = json.loads(target_text) if target_text.startswith("{") else {}
-    if config.get("kind") != "cuda":
-        raise UsageError(f"{flag} is for CUDA targets, and the target is {short(target_text)}")
-    return config
-
-
-def _marked(config: dict[str, Any], mark: str, *, marked: bool = True) -> str:
-    """The text of a CUDA target with a key more, or without it."""
-    rest = {name: value for name, value in config.items() if name != "keys"}
-    given = config.get("keys")
-    more = {mark, *map(str, given if isinstance(given, list) else ())}
-    more -= {*CUDA_KEYS, *(() if marked else (mark,))}
-    if not more and rest == {"kind": "cuda"}:
-        return "cuda"
-    keys = {"keys": [*CUDA_KEYS, *sorted(more)]} if more else {}
-    return _checked_marks(json.dumps({**rest, **keys}, sort_keys=True))
-
-
-def _checked_marks(target_text: str, kind: str = "cuda") -> str:
-    """A target, unless it asks of another device what only CUDA devices have."""
-    marks = marks_of(target_text)
-    if marks and kind != "cuda":
-        raise UsageError(
-            f"the key {min(marks)} is for CUDA targets, and the target's kind is {kind}"
-        )
-    if is_emulated(target_text) and len(marks) > 1:
-        raise UsageError(
-            "--fast-math and --l2 are for devices: the emulated one computes functions in full, "
-            "and its times are those of a model that knows no cold L2 cache"
-        )
-    return target_text
-
-
-@cache
-def marks_of(target_text: str) -> frozenset[str]:
-    """What is said of a target by its keys: the emulated device's, `FAST_MATH`, `COLD_L2`."""
-    try:
-        return _MARKS.intersection(json.loads(target_text).get("keys") or ())
-    except (ValueError, AttributeError, TypeError):
-        return frozenset()
-
-
-def is_emulated(target_json: str) -> bool:
-    """Whether a target, as canonical JSON, is the emulated device, whose times are a model's."""
-    return EMULATED in marks_of(target_json)
-
-
-def is_fast_math(target_json: str) -> bool:
-    """Whether kernels for a target are compiled with CUDA's fast math."""
-    return FAST_MATH in marks_of(target_json)
-
-
-def is_cold(target_json: str) -> bool:
-    """Whether timed runs on a target find other data in the L2 cache."""
-    return COLD_L2 in marks_of(target_json)
-
-
-def kind_alone(target_text: str) -> str:
-    """The kind of a target that leaves everything else to the device that is there, but for marks
-    of `fast_math` and `l2`; empty of any other, and of `auto`."""
-    if target_text in TARGET_KINDS:
-        return target_text
-    if not marks_of(target_text) or is_emulated(target_text):
-        return ""
-    config = json.loads(target_text)
-    return str(config["kind"]) if config.keys() == {"kind", "keys"} else ""
-
-
-def target(text: object) -> str:
-    """Check a target: `auto`, a kind with a space, or the JSON of a TVM target of such a kind."""
-    word = text.strip() if isinstance(text, str) else ""
-    if word == "auto" or word in TARGET_KINDS:
-        return word
-    if not word.startswith("{"):
-        raise UsageError(f"unknown target {short(text)}: write auto, {_KINDS}, or a target as JSON")
-    try:
-        raw = json.loads(word)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the target is not JSON ({error}): {short(text)}") from error
-    kind = target_kind(raw.get("kind", "missing"))
-    cores = raw.get("num-cores", 1)
-    if type(cores) is not int or not 1 <= cores <= LARGEST:
-        raise UsageError(f"the target's num-cores is {short(cores)}; it must be 1 or more")
-    return _checked_marks(json.dumps(raw, sort_keys=True), kind)
-
-
-def target_kind(kind: object) -> str:
-    """Check that a target's kind is one of those with a space."""
-    if not isinstance(kind, str) or kind not in TARGET_KINDS:
-        raise UsageError(f"the target's kind is {short(kind)}; it must be {_KINDS}")
-    return kind
 
 
 def address(text: object) -> str:
@@ -372,7 +251,12 @@ def each_once(named: Iterable[tuple[str, str]]) -> None:
 
 
 def share(value: object) -> float:
-    """Check a part of a whole: from 0 to 1."""
+    """A part of a whole, from 0 to 1, or as `3%`, `0.03` or `0`."""
+    if isinstance(value, str):
+        number, percent, _ = value.strip().partition("%")
+        if not _DECIMAL.fullmatch(number) or value.strip() != number + percent:
+            raise UsageError(f"{value!r} is no share: write for example 3%, 0.03 or 0")
+        value = float(number) / (100 if percent else 1)
     if not _number(value) or not 0 <= value <= 1:
         raise UsageError(f"{short(value)} is no share: it is from 0 to 1")
     return float(value)

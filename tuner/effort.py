@@ -94,11 +94,11 @@ class Effort:
 
     def __post_init__(self) -> None:
         for name in ("trials_per_task", "shape_rounds"):
-            self._check(name, lambda number: checks.whole(number, at_least=1))
-        self._check("finalists", lambda number: checks.whole(number, at_least=0))
+            self._check(name, checks.positive)
+        self._check("finalists", checks.seed)
         deadlines = ("build_deadline_s", "run_deadline_s", "reference_deadline_s")
         for name in ("time_budget_s", *deadlines):
-            self._check(name, lambda value_s: checks.seconds(value_s, f"{value_s}s"))
+            self._check(name, checks.duration_s)
         for name in ("finalist_share", "gain_floor"):
             self._check(name, checks.share)
 

@@ -19,7 +19,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import Limits
 
 _CHECK_S = 9.0

@@ -32,9 +32,9 @@ from benchmarks.coverage.networks import TIMED
 from benchmarks.coverage.side import Side
 from benchmarks.figures import spread
 from benchmarks.machine import about
-from cluster.console import parse
+from tuner import checks
 from tuner.errors import TunerError
-from tuner.options import SHIPPED
+from tuner.request.options import SHIPPED
 
 _ROOT = Path(__file__).parents[2]
 _EXPORT_LIMIT_S, _MORE_S = 300.0, 900.0
@@ -85,7 +85,7 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def _tuned(folder: Path, run: Path, target: str, budget: str, base_model: str) -> dict[str, Any]:
     """Tune, and leave `model.so` in the folder."""
-    model, limit_s = folder / "model.onnx", parse.duration_s(budget) + _MORE_S
+    model, limit_s = folder / "model.onnx", checks.duration_s(budget) + _MORE_S
     dims = dims_of(json.loads((folder / "about.json").read_text())["tuned"], model)
     flags = [f"--dim={name}={','.join(map(str, sizes))}" for name, sizes in dims]
     started_s = time.monotonic()

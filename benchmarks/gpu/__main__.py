@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.gpu.compare import Plan, compare
 from benchmarks.gpu.report import Report, file_for, mark_emulated, tell
 from benchmarks.gpu.workloads import ON_A_DEVICE, ON_THE_EMULATED_DEVICE, Workload
-from cluster.console.parse import duration_s
+from tuner.checks import duration_s
 from tuner.errors import TunerError
 
 _EMULATED = '{"kind":"cuda","arch":"sm_90"}'

@@ -25,7 +25,8 @@ from cluster.driver.warm_start import base_for
 from tuner.candidate import Draft, form_of
 from tuner.cost_models.prior import NO_PRIORS, Priors, load_priors
 from tuner.effort import EFFORTS
-from tuner.options import SHIPPED, ModelSpec
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import SHIPPED
 from tuner.search.pool.settings_pool import SettingsPool
 from tuner.task import Task
 

@@ -21,12 +21,12 @@ from tuner.cost_models.prior import NO_PRIORS, Priors, load_priors
 from tuner.cost_models.random_model import RandomModel
 from tuner.effort import EFFORTS
 from tuner.errors import TunerError
-from tuner.options import SHIPPED
 from tuner.record import Measurement, Status
 from tuner.replay.noise import Noise, keep_true
 from tuner.replay.recorded import Recorded
 from tuner.replay.recording import Recording, stand_in
 from tuner.replay.replay import ReplayMeasurer, ReplaySpacePool, VirtualClock
+from tuner.request.options import SHIPPED
 from tuner.search.base import SearchMaker
 from tuner.search.evolution import Evolution
 from tuner.search.pool.rules import Neighbours

@@ -1,32 +1,32 @@
 """A program's keywords, in the form that `ModelSpec` and `TuneOptions` take. Nothing is opened.
 
-Values are only converted here; these two classes check them.
+These two classes check the values.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cluster.console.parse import dimension, duration_s, share
-from tuner.checks import MOST_VALUES, one_of, short
+from cluster.console.parse import dimension
+from tuner.checks import MOST_VALUES, short
 from tuner.dynamic.shapes import weights_of
-from tuner.effort import EFFORTS
 from tuner.errors import UsageError, first_line
 from tuner.layers import Layers
-from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
+from tuner.request.model_spec import InputArray, IntRange, ModelSpec
+from tuner.request.options import SETTINGS, TuneOptions
 from tuner.space.source import source_of
 from tuner.user_code import find
 
 LAYERS = tuple(field.name for field in dataclasses.fields(Layers) if field.name != "strategy")
 """The layers that have a keyword of their own; a strategy of ours is named by the same."""
-_DURATIONS = ("time_budget", "device_wait")
+FIELDS = {known.keyword or name: name for name, known in SETTINGS.items()}
+"""The names of the settings of a request, by their keywords."""
 Sizes = tuple[tuple[str, Any], ...]
 
 
@@ -54,37 +54,20 @@ def tune_options(model: ModelSpec, said: Mapping[str, Any]) -> TuneOptions:
     """A request.
 
     Args:
-        said: fields of `TuneOptions`, with durations under their names without the unit.
+        said: settings of `TuneOptions` and layers, by their keywords.
 
     Raises:
         UsageError: a value is invalid.
     """
-    fields = {name: value for name, value in said.items() if name not in _DURATIONS}
-    for name in _DURATIONS:
-        if name in said:
-            fields[f"{name}_s"] = _seconds(said[name])
-    effort = fields.get("effort")
-    if isinstance(effort, str):
-        fields["effort"] = EFFORTS[one_of("effort", effort, EFFORTS)]
-    if isinstance(fields.get("until"), str):
-        fields["until"] = share(fields["until"])
-    if "target" in fields:
-        fields["target"] = _target(fields["target"])
-    if "seeds_from" in fields:
-        others = fields["seeds_from"]
-        listed = others if isinstance(others, list | tuple) else [others]
-        fields["seeds_from"] = tuple(listed)
-    if "space" in fields:
-        fields["space"] = _space(fields["space"])
-    if "strategy" in fields:
-        fields["strategy"] = _layer("strategy", fields["strategy"])
-    given = ((name, fields.pop(name)) for name in LAYERS if name in fields)
-    fields["layers"] = tuple((name, _layer(name, each)) for name, v in given for each in _all(v))
-    return TuneOptions(model, **fields)
-
-
-def _space(value: Any) -> Any:
-    return str(value) if isinstance(value, str | Path) else source_of(value)
+    given = {FIELDS[name]: value for name, value in said.items() if name in FIELDS}
+    space = given.get("space")
+    if space is not None:
+        given["space"] = str(space) if isinstance(space, str | Path) else source_of(space)
+    if "strategy" in given:
+        given["strategy"] = _layer("strategy", given["strategy"])
+    layers = ((name, said[name]) for name in LAYERS if name in said)
+    listed = tuple((name, _layer(name, each)) for name, value in layers for each in _all(value))
+    return TuneOptions(model, layers=listed, **given)
 
 
 def _all(value: Any) -> Sequence[Any]:
@@ -96,18 +79,6 @@ def _layer(name: str, value: Any) -> Any:
     if isinstance(value, str | Path):
         return str(value)
     return find.given_layer(value, name)
-
-
-def _seconds(value: Any) -> Any:
-    return duration_s(value) if isinstance(value, str) else value
-
-
-def _target(target: Any) -> Any:
-    """A target as text, also from a TVM target or from a dictionary of its settings."""
-    if isinstance(target, Mapping):
-        return json.dumps(dict(target))
-    module = type(target).__module__
-    return str(target) if module.startswith("tvm.") else target
 
 
 def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:

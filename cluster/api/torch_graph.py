@@ -14,7 +14,7 @@ from spaces.frontends.model import Model
 from spaces.targets.backends import backend_of
 from spaces.targets.target import device_of
 from tuner.errors import TunerError, first_line
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 _STATIC = "_dynamo_static_input_type"
 """Mark of tensors that a module owns, which are handed over as inputs."""

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.api.keywords import LAYERS, model_spec, tune_options
+from cluster.api.keywords import FIELDS, LAYERS, model_spec, tune_options
 from cluster.driver.kept_model import check_kept, kept_model
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import UsageError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
     from cluster.tune import Watch
 
 _OF_THE_MODEL = ("args", "shapes", "inputs", "dims", "weights", "example_inputs")
-_RENAMED = {"time_budget_s": "time_budget", "device_wait_s": "device_wait"}
-_OPTIONS = {_RENAMED.get(f.name, f.name) for f in fields(TuneOptions)} - {"model", "layers"}
-_OPTIONS |= set(LAYERS)
+_OPTIONS = {*FIELDS, *LAYERS}
 
 
 def tune(

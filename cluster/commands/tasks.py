@@ -16,7 +16,7 @@ from cluster.console.flags import (
     model_spec,
 )
 from cluster.console.output import nothing_on_stdout, print_json, print_table
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,27 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.console import completion, parse
 from cluster.console.again import Remembering, again, said
 from cluster.console.flags import (
     FILE_TEXT,
-    RUN,
-    Parsed,
-    address_flag,
     debug_flag,
-    fast_math_flag,
     json_flag,
-    l2_flag,
-    measure_flag,
     model_flags,
     model_spec,
+    tune_flags,
 )
 from cluster.console.layer_flags import layer_flags, layers_named
 from cluster.console.output import nothing_on_stdout, print_json
 from cluster.driver.kept_model import check_kept, kept_model
-from tuner.checks import STRATEGIES
-from tuner.effort import EFFORTS
-from tuner.options import DEVICE_WAIT_S, MAX_KERNELS, SHIPPED, UNTIL, TuneOptions
+from tuner.request.options import TuneOptions
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot
 
@@ -49,139 +41,11 @@ _KEPT = "model"
 """Stands for the model of a run until it is read."""
 
 
-def _efforts() -> str:
-    return "; ".join(
-        f"{name}: {e.trials_per_task} trials a task, {e.time_budget_s / 60:g} minutes"
-        for name, e in EFFORTS.items()
-    )
-
-
 @click.command(cls=Remembering, short_help="Search for faster schedules of a model.")
 @click.argument("model", metavar="[MODEL]", required=False, type=FILE_TEXT)
 @model_flags
-@measure_flag
-@fast_math_flag
-@l2_flag
-@click.option(
-    "--trials",
-    metavar="N",
-    type=Parsed("number", parse.positive_int),
-    help="Total of the run, earlier sessions included. Default: the effort's, for each task.",
-)
-@click.option(
-    "--time-budget",
-    "time_budget_s",
-    metavar="20m",
-    type=Parsed("duration", parse.duration_s),
-    help="Wall time from when a trial can be measured. Default: the effort's, or what many --trials"
-    " take.",
-)
-@click.option(
-    "--until",
-    metavar="3%",
-    type=Parsed("share", parse.share),
-    default=f"{UNTIL:.0%}",
-    show_default=True,
-    help="End once twice as many trials are predicted to save less than this; 0 uses the whole"
-    " budget.",
-)
-@click.option(
-    "--effort",
-    metavar="|".join(EFFORTS),
-    type=Parsed("effort", parse.effort, completion.words(*EFFORTS)),
-    default="normal",
-    show_default=True,
-    help=f"How much to spend where nothing else is said. {_efforts()}",
-)
-@click.option(
-    "--no-cut",
-    is_flag=True,
-    help="Time every candidate to its end; else one much slower than the best is cut off.",
-)
-@click.option(
-    "--run",
-    metavar="DIR|URL",
-    type=RUN,
-    help="The run folder, or where several machines see it; one that exists is continued."
-    " Default: a new one under runs/.",
-)
-@click.option(
-    "--seed",
-    metavar="N",
-    default=0,
-    show_default=True,
-    type=Parsed("number", parse.seed),
-    help="Of everything random in the search.",
-)
-@click.option(
-    "--strategy",
-    metavar="|".join((*STRATEGIES, "FILE.py:CLASS")),
-    type=Parsed("strategy", parse.strategy, completion.words(*STRATEGIES)),
-    default="evolutionary",
-    show_default=True,
-    help="How candidates are found; or a class of yours that does.",
-)
+@tune_flags
 @layer_flags
-@click.option(
-    "--space",
-    metavar="FILE.py[:NAME]|MODULE:NAME",
-    type=FILE_TEXT,
-    help="What to search: a space declared in a Python file. Default: everything known here.",
-)
-@click.option(
-    "--space-arguments",
-    metavar="JSON",
-    type=Parsed("space arguments", parse.space_arguments),
-    default="",
-    help="What the space that is named is called with, as '{\"most\": 64}'.",
-)
-@click.option(
-    "--base-model",
-    metavar="shipped|none|auto|NAME|FILE",
-    default=SHIPPED,
-    show_default=True,
-    type=Parsed("text", parse.nonempty, completion.words(SHIPPED, "none", "auto")),
-    help="What cost models begin with: the one that comes with the tuner, nothing, the "
-    "registered one of the target's family, or another.",
-)
-@click.option(
-    "--seeds-from",
-    metavar="DIR",
-    multiple=True,
-    type=RUN,
-    help="A run whose best schedules of equal and similar tasks are tried first.",
-)
-@address_flag
-@click.option(
-    "--devices",
-    metavar="N",
-    type=Parsed("number", parse.positive_int),
-    help="Devices to measure on, at most. Default: all that the cluster has or can start.",
-)
-@click.option(
-    "--device-wait",
-    "device_wait_s",
-    metavar="10m",
-    type=Parsed("duration", parse.duration_s),
-    help="How long to wait for a machine of the cluster that has such a device."
-    f" Default: {DEVICE_WAIT_S / 60:g}m if the cluster starts one, else not at all.",
-)
-@click.option(
-    "--max-kernels",
-    metavar="N",
-    default=MAX_KERNELS,
-    show_default=True,
-    type=Parsed("number", parse.positive_int),
-    help="Kernels that may serve all shapes of one program with symbolic dimensions.",
-)
-@click.option(
-    "--no-import-check",
-    "import_check",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Do not compare the imported model with its source, or go on where they differ.",
-)
 @click.option("--details", is_flag=True, help="Show every task.")
 @json_flag
 @debug_flag
@@ -192,8 +56,6 @@ def tune(
     arguments: tuple[str, ...],
     dims: tuple[str, ...],
     weights: Path | None,
-    effort: str,
-    no_cut: bool,
     details: bool,
     as_json: bool,
     **rest: Any,
@@ -209,9 +71,7 @@ def tune(
         of_model = zip(_OF_THE_MODEL, (shapes, inputs, arguments, dims, weights), strict=True)
         check_kept(rest["run"], [flag for flag, value in of_model if value])
     spec = model_spec(model or _KEPT, shapes, inputs, arguments, dims, weights)
-    chosen = EFFORTS[effort].uncut if no_cut else EFFORTS[effort]
-    layers = layers_named(rest)
-    options = TuneOptions(model=spec, effort=chosen, layers=layers, **rest)
+    options = TuneOptions(model=spec, layers=layers_named(rest), **rest)
 
     def work(watch: Watch, stop: threading.Event, on_ready: Callable[[], None]) -> TuneResult:
         from cluster.tune import tune as tune_model

@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 
 from cluster.console import completion, parse
 from tuner import checks
-from tuner.checks import L2_POLICIES, MEASURES, TARGET_KINDS
 from tuner.errors import UsageError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import SETTINGS, TuneOptions
 from tuner.run_location import RunLocation
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ class Parsed(click.ParamType[Any]):
 
 
 def _path(text: str) -> Path:
-    return Path(parse.nonempty(text))
+    return Path(checks.nonempty(text))
 
 
 PATH = Parsed("path", _path, completion.files)
@@ -73,9 +73,9 @@ def _library(text: str) -> Path:
 
 LIBRARY_FILE = Parsed("path", _library, completion.files)
 RUN = Parsed("run", RunLocation.of, completion.runs)
-TASK = Parsed("task", parse.nonempty, completion.tasks)
-TEXT = Parsed("text", parse.nonempty)
-FILE_TEXT = Parsed("text", parse.nonempty, completion.files)
+TASK = Parsed("task", checks.nonempty, completion.tasks)
+TEXT = Parsed("text", checks.nonempty)
+FILE_TEXT = Parsed("text", checks.nonempty, completion.files)
 """Text that mostly begins with the name of a file, as a model or a class does."""
 
 
@@ -97,35 +97,47 @@ debug_flag = click.option(
 json_flag = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on standard output."
 )
-address_flag = click.option(
-    "--address",
-    metavar="auto|local|HOST:PORT",
-    default="auto",
-    show_default=True,
-    type=Parsed("address", parse.address, completion.words("auto", "local")),
-    help="The Ray cluster to use; local starts one on this machine's loopback.",
-)
-measure_flag = click.option(
-    "--measure",
-    metavar="|".join(MEASURES),
-    default=MEASURES[0],
-    show_default=True,
-    type=Parsed("measure", checks.measure, completion.words(*MEASURES)),
-    help="What to time kernels on; emulated runs a CUDA target's kernels on the CPU, and has times"
-    " of a model's.",
-)
-fast_math_flag = click.option(
-    "--fast-math",
-    is_flag=True,
-    help="Compile CUDA kernels with nvcc's fast math, and judge them by bounds that allow for it.",
-)
-l2_flag = click.option(
-    "--l2",
-    metavar="|".join(L2_POLICIES),
-    type=Parsed("L2 policy", checks.l2_policy, completion.words(*L2_POLICIES)),
-    help="What a timed run finds in a CUDA device's L2 cache: what the run before left there, or"
-    " other data. Default: warm, or what the run began with.",
-)
+
+
+def setting_flag(name: str) -> Callable[[_F], _F]:
+    """The flag of a setting of `TuneOptions`."""
+    known = SETTINGS[name]
+    default = known.default or TuneOptions.__dataclass_fields__[name].default
+    if known.read is None:
+        switch = not default
+        return click.option(
+            known.flag, name, is_flag=True, flag_value=switch, default=default, help=known.help
+        )
+    complete = completion.words(*known.words) if known.words else None
+    if known.files:
+        complete = completion.files
+    elif known.read == RunLocation.of:
+        complete = completion.runs
+    return click.option(
+        known.flag,
+        name,
+        metavar=known.metavar or "|".join(known.words),
+        type=Parsed(name, known.read, complete),
+        multiple=known.repeated,
+        default=default,
+        show_default=default not in (None, "", ()),
+        help=known.help,
+    )
+
+
+address_flag = setting_flag("address")
+_WITH_MODEL = ("only", "target")
+"""Settings that are flags of all that take a model."""
+
+
+def tune_flags(command: _F) -> _F:
+    """Add the flags of all settings of a request, but for those in `model_flags`."""
+    for name in reversed([*SETTINGS]):
+        if name not in _WITH_MODEL:
+            command = setting_flag(name)(command)
+    return command
+
+
 run_argument = click.argument("run", metavar="DIR", type=RUN)
 
 
@@ -135,20 +147,7 @@ model_argument = click.argument("model", metavar="MODEL", type=FILE_TEXT)
 def model_flags(command: _F) -> _F:
     """Add the flags for a model's shapes and arguments, its target, and the tasks to tune."""
     for add in (
-        click.option(
-            "--only",
-            metavar="GLOB",
-            type=TEXT,
-            help="Only the tasks whose name matches, for example 'conv2d*'.",
-        ),
-        click.option(
-            "--target",
-            metavar="auto|llvm|cuda|JSON",
-            default="auto",
-            show_default=True,
-            type=Parsed("target", parse.target, completion.words("auto", *TARGET_KINDS)),
-            help="What to compile for; auto is what this machine, or the cluster, has.",
-        ),
+        *map(setting_flag, _WITH_MODEL),
         click.option(
             "--arg",
             "arguments",

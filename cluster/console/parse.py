@@ -1,4 +1,4 @@
-"""Parses what users type: text in, values out, nothing opened or looked up.
+"""Parses what users type of a model: text in, values out, nothing opened or looked up.
 
 Every function raises `UsageError` with one line that names the text and shows a right one.
 """
@@ -12,67 +12,16 @@ from typing import TypeVar
 
 from tuner import checks
 from tuner.checks import DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
-from tuner.checks import address as address
-from tuner.checks import nonempty as nonempty
-from tuner.checks import space_arguments as space_arguments
-from tuner.checks import target as target
-from tuner.effort import EFFORTS
 from tuner.errors import UsageError
-from tuner.options import IntRange
+from tuner.request.model_spec import IntRange
 
 _T = TypeVar("_T")
-_DURATION = re.compile(
-    r"(?:(?P<d>N)d)?(?:(?P<h>N)h)?(?:(?P<m>N)m)?(?:(?P<s>N)s)?".replace("N", r"[0-9]+(?:\.[0-9]+)?")
-)
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _RANGE = re.compile(
     r"(?P<low>N)(?:\.\.(?P<high>N)(?::(?P<step>N))?)?".replace("N", r"-?[0-9]{1,10}")
 )
-
-
-def duration_s(text: str) -> float:
-    """Seconds of a duration such as `90s`, `20m`, `1h30m` or `2d`; more than 0."""
-    match = _DURATION.fullmatch(text.strip())
-    if not match or not any(match.groups()):
-        return checks.seconds(None, text)
-    seconds = sum(float(match[unit] or 0) * size for unit, size in _SECONDS.items())
-    return checks.seconds(seconds, text)
-
-
-def share(text: str) -> float:
-    """A share such as `3%`, `0.03` or `0`: from 0 to 1."""
-    number, percent, _ = text.strip().partition("%")
-    if not _DECIMAL.fullmatch(number) or text.strip() != number + percent:
-        raise UsageError(f"{text!r} is no share: write for example 3%, 0.03 or 0")
-    return checks.share(float(number) / (100 if percent else 1))
-
-
-def positive_int(text: str) -> int:
-    """A whole number from 1 to 2147483647."""
-    return _integer(text, at_least=1)
-
-
-def seed(text: str) -> int:
-    """A whole number from 0 to 2147483647."""
-    return _integer(text, at_least=0)
-
-
-def strategy(text: str) -> str:
-    """The name of a search strategy, or what names a user's own."""
-    return checks.strategy(text)
-
-
-def effort(text: str) -> str:
-    """The name of an effort."""
-    return checks.one_of("effort", text, EFFORTS)
-
-
-def _integer(text: str, *, at_least: int) -> int:
-    stripped = text.strip()
-    return checks.whole(int(stripped) if _NUMBER.fullmatch(stripped) else text, at_least=at_least)
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:

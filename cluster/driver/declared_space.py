@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError, UsageError
-from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
+from tuner.request.options import TuneOptions
 from tuner.space.source import read_source
 from tuner.task import SpaceSource, Task
 

@@ -13,7 +13,7 @@ from cluster.scaling.scaling_policy import Cluster, Node, amount
 from spaces.targets.backends import BACKENDS, GPU
 from spaces.targets.target import asked_backend
 from tuner.errors import TunerError
-from tuner.options import DEVICE_WAIT_S
+from tuner.request.options import DEVICE_WAIT_S
 
 _LOOK_EVERY_S = 1.0
 

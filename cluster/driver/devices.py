@@ -15,8 +15,8 @@ from typing import Any
 from cluster.driver.device_wait import Wait, machines_for
 from cluster.scaling.scaling_policy import Node
 from cluster.search.naming import device_name
-from tuner.checks import kind_alone
 from tuner.errors import TunerError, first_line
+from tuner.request.target_text import kind_alone
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from tuner.candidate import library_name
 from tuner.checks import library_file
 from tuner.dynamic.shapes import Dims, joint, sampled
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
 from tuner.process.apart import apart
+from tuner.request.model_spec import ModelSpec
 from tuner.runs.folder import RunFolder, read_run, refuse_unbegun
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuner.errors import TunerError, UsageError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 
 

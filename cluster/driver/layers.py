@@ -10,9 +10,9 @@ from spaces.libraries.offers import Offers
 from tuner.contracts.contracts import CONTRACTS
 from tuner.errors import TunerError, UsageError
 from tuner.layers import OURS, Layers
-from tuner.options import TuneOptions
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
+from tuner.request.options import TuneOptions
 from tuner.source import Source
 from tuner.task import Task
 from tuner.user_code.find import find_layer

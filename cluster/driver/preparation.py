@@ -15,10 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tuner.options import TuneOptions
 from tuner.process.apart import give_value, new_log, take_value
 from tuner.process.child import Child
 from tuner.process.outcome import DeadlinePassed, Outcome, Raised, Returned
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:

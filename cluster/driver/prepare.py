@@ -18,13 +18,14 @@ from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
 from tuner.layers import Layers, versions
-from tuner.options import SHIPPED, TuneOptions
+from tuner.request.options import SHIPPED, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import LAYER, Manifest, RunFolder, open_run, other_layers
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.runs.remote import begin, local, put_model, remote_run, target_of, working_folder
 from tuner.task import Task
+from tuner.version import VERSION
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
@@ -168,8 +169,6 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
 
 
 def _manifest(options: TuneOptions, model: Model, layers: Layers) -> Manifest:
-    import tuner
-
     space = found_space(options)
     return Manifest(
         model=options.model.source,
@@ -188,7 +187,7 @@ def _manifest(options: TuneOptions, model: Model, layers: Layers) -> Manifest:
             **{f"{LAYER}{name}": said for name, said in versions(layers).items()},
         },
         created_s=time.time(),
-        tuner_version=tuner.__version__,
+        tuner_version=VERSION,
     )
 
 

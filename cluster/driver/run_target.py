@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.checks import kind_alone
 from tuner.errors import TunerError
+from tuner.request.target_text import kind_alone
 from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 

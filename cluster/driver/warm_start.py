@@ -9,9 +9,9 @@ from pathlib import Path
 
 import tuner.cost_models
 from cluster.search.job import WarmStart
-from tuner.checks import is_emulated
 from tuner.errors import TunerError
-from tuner.options import SHIPPED
+from tuner.request.options import SHIPPED
+from tuner.request.target_text import is_emulated
 from tuner.runs.emulated import refuse_emulated
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds, gather

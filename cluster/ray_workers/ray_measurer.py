@@ -21,8 +21,8 @@ from tuner.candidate import library_space
 from tuner.effort import Effort
 from tuner.errors import TunerError
 from tuner.measure import BuildDeadlines, BuiltKernels, MeasuredPrograms
-from tuner.options import DEVICE_WAIT_S
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.request.options import DEVICE_WAIT_S
 from tuner.task import Instance
 from tuner.utilisation import BUILDER, RUNNER, Utilisation
 

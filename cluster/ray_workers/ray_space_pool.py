@@ -16,7 +16,7 @@ from cluster.scaling.scaling_policy import Node
 from tuner.candidate import Draft
 from tuner.errors import TunerError
 from tuner.measure import Evaluated
-from tuner.options import DEVICE_WAIT_S
+from tuner.request.options import DEVICE_WAIT_S
 from tuner.utilisation import SPACE, Utilisation
 
 Batch = tuple[Draft, ...]

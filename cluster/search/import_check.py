@@ -21,9 +21,9 @@ import psutil
 from actors.quiet_lock import Quiet
 from tuner.errors import named_line
 from tuner.files.own_folder import make_own, own_folder
-from tuner.options import TuneOptions
 from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import ImportCheck, Limits, read_check, write_check

@@ -13,7 +13,7 @@ from spaces.targets.backends import Backend, backend_of
 from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
 from tuner.layers import OURS, Layers, versions
-from tuner.options import DEVICE_WAIT_S, TuneOptions
+from tuner.request.options import DEVICE_WAIT_S, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
 from tuner.search.transfer import Seeds

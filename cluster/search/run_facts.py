@@ -6,11 +6,11 @@ import getpass
 import subprocess
 from pathlib import Path
 
-import tuner
 from cluster.search.job import SearchJob
 from cluster.search.naming import device_name
 from tuner.cost_models.pretrained import family
 from tuner.layers import versions
+from tuner.version import VERSION
 from tuner.view.words import modelled_note
 
 _GIT_S = 5.0
@@ -29,13 +29,13 @@ def run_tags(job: SearchJob) -> dict[str, str]:
     Those that begin with `mlflow.` are in columns of their own on MLflow's pages.
     """
     options = job.options
-    revision = git_revision(Path(tuner.__file__).parents[1])
+    revision = git_revision(Path(__file__).parents[2])
     tags = {
         "model": Path(options.model.source).name,
         "target": family(options.target),
         "strategy": versions(job.layers).get("strategy", str(options.strategy)),
         "effort": options.effort.name,
-        "tuner_version": tuner.__version__,
+        "tuner_version": VERSION,
         "git_revision": revision,
         "mlflow.source.name": "tuner tune",
         "mlflow.source.type": "LOCAL",

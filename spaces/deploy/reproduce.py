@@ -31,8 +31,8 @@ from spaces.targets.backends import backend_of, load
 from spaces.targets.config import target_cores
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate, CandidateKind, library_name
-from tuner.checks import is_fast_math
 from tuner.errors import TunerError
+from tuner.request.target_text import is_fast_math
 from tuner.task import Instance, Task
 
 _WIDTH = 96

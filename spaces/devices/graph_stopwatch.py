@@ -17,8 +17,8 @@ from spaces.devices.runtime import CudaRuntime, Graph, Runtime
 from spaces.devices.stopwatch import Loaded, run_once
 from spaces.targets.gpu import gpu_of
 from spaces.targets.nvidia.driver import read_device
-from tuner.checks import is_cold
 from tuner.record import Conditions
+from tuner.request.target_text import is_cold
 
 _T = TypeVar("_T")
 _MOST_LAUNCHES = 200

@@ -14,7 +14,7 @@ import numpy as np
 from spaces.ir.element_types import numpy_dtype
 from tuner.dynamic.derived_names import derived
 from tuner.errors import TunerError
-from tuner.options import InputArray, InputValue, IntRange
+from tuner.request.model_spec import InputArray, InputValue, IntRange
 
 Shape = tuple[int, ...]
 _SAFE_INTS = IntRange(0, 1)

@@ -19,7 +19,7 @@ from spaces.frontends.module_source import ModuleSource
 from spaces.frontends.onnx.model import OnnxSource
 from spaces.frontends.shape_var import DynamicProgram
 from tuner.errors import TunerError, UsageError, first_line
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 KINDS = (
     "a path, path.py:function, an IRModule, a PrimFunc, a list of te.Tensors, a DynamicProgram, an "

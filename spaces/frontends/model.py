@@ -12,7 +12,7 @@ from spaces.frontends.inputs import InputSpec, check_values
 from tuner.dynamic.shapes import Domain, read_weights
 from tuner.errors import TunerError, UsageError
 from tuner.files.model_file import check_file
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Instance, Shapes
 
 

@@ -27,7 +27,7 @@ from spaces.frontends.module_copy import load_module, save_module
 from spaces.frontends.references import References, save_references
 from tuner.dynamic.shapes import domain_of, from_plain
 from tuner.errors import TunerError
-from tuner.options import InputArray, InputValue, IntRange
+from tuner.request.model_spec import InputArray, InputValue, IntRange
 from tuner.runs.model_files import DESCRIPTION, check_copy, checksums
 
 InputValues = tuple[tuple[str, InputValue], ...]

@@ -15,7 +15,7 @@ from spaces.import_check.draws import draw
 from spaces.import_check.sources import CannotRun, Source, onnx_source
 from spaces.import_check.torch_source import TorchSource
 from tuner.dynamic.shapes import sampled
-from tuner.options import InputValue
+from tuner.request.model_spec import InputValue
 from tuner.task import Instance, Shapes
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spaces.frontends.inputs import InputSpec, make_inputs
 from spaces.ir.element_types import limits_of, numpy_dtype
-from tuner.options import InputValue
+from tuner.request.model_spec import InputValue
 
 Array = npt.NDArray[Any]
 _SPREAD = 4.0

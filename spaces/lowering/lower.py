@@ -33,8 +33,8 @@ from spaces.lowering.relax_passes import (
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.targets.backends import backend_of
 from spaces.targets.target import resolve_target
-from tuner.checks import TARGET_KINDS
 from tuner.errors import UsageError
+from tuner.request.target_text import TARGET_KINDS
 
 _LOWERED = "tuner.lowered"
 """Attribute of a graph that was lowered: the kind of its target."""

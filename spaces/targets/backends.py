@@ -1,8 +1,8 @@
 """One row for each kind of target: everything that the rest of the program asks of a kind.
 
 No other module compares kinds. To add one, write its row here, name it in
-`tuner.checks.TARGET_KINDS`, and write the modules that the row names. Code on floors above this one
-is named as `module:callable` and imported where it is used, see `load`.
+`tuner.request.target_text.TARGET_KINDS`, and write the modules that the row names. Code on floors
+above this one is named as `module:callable` and imported where it is used, see `load`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from spaces.targets.config import Config
 from spaces.targets.host import Host
 from tuner import checks
 from tuner.errors import UsageError
+from tuner.request import target_text
 
 GPU = "GPU"
 """Ray's name of the resource."""
@@ -191,7 +192,7 @@ BACKENDS = (
 
 EMULATED = replace(
     BACKENDS[1],
-    word=checks.EMULATED,
+    word=target_text.EMULATED,
     devices=emulated,
     tags=(),
     resource=MEASURE,
@@ -218,7 +219,7 @@ def backend(kind: object, keys: object = None) -> Backend:
     Raises:
         UsageError: there is no such kind.
     """
-    name = checks.target_kind(kind)
+    name = target_text.target_kind(kind)
     if emulated.is_emulated(keys):
         return EMULATED
     return next(row for row in BACKENDS if row.kind == name)
@@ -235,7 +236,7 @@ def backend_of(target: Any) -> Backend:
     """
     if not isinstance(target, str):
         return backend(str(target.kind), target.keys)
-    if target in checks.TARGET_KINDS:
+    if target in target_text.TARGET_KINDS:
         return backend(target)
     try:
         config = json.loads(target)

@@ -13,8 +13,8 @@ from spaces.targets.host import Host
 from spaces.targets.nvidia.board import read_board
 from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
-from tuner.checks import is_cold
 from tuner.errors import TunerError
+from tuner.request.target_text import is_cold
 
 _SUFFIX = re.compile(r"(?<=\d)[af]$")
 _NO_DEVICE = (LIBRARY, "CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")

@@ -12,8 +12,8 @@ from typing import Any
 from spaces.targets import cuda
 from spaces.targets.config import Config
 from spaces.targets.host import Host
-from tuner.checks import CUDA_KEYS, EMULATED
 from tuner.errors import TunerError
+from tuner.request.target_text import CUDA_KEYS, EMULATED
 
 FILLED_IN = cuda.FILLED_IN
 

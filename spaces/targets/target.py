@@ -10,9 +10,9 @@ from spaces.targets import cuda, emulated
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
 from spaces.targets.config import Config, canonical, parsed, validated
 from spaces.targets.host import Host
-from tuner import checks
-from tuner.checks import kind_alone, marks_of
 from tuner.errors import TunerError
+from tuner.request import target_text
+from tuner.request.target_text import kind_alone, marks_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def emulated_target(text: str) -> str:
     Raises:
         UsageError: it is no CUDA target, malformed JSON, or an unknown option.
     """
-    return resolve_target(checks.emulated(text))
+    return resolve_target(target_text.emulated(text))
 
 
 def deployed_target(target_json: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray]
 

@@ -14,7 +14,8 @@ import pytest
 from cluster.tune import tune
 from tests.cluster.output import output_of
 from tuner.errors import UsageError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import SpaceSource
 

@@ -12,7 +12,8 @@ from cluster.driver.prepare import _keep_model
 from spaces.frontends.model import Model
 from tests.contracts.power_cut import Disk
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.runs.folder import RunFolder
 from tuner.runs.model_files import check_copy
 

@@ -8,7 +8,8 @@ import pytest
 
 from cluster.tune import tune
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs import remote
 from tuner.runs.folder import RunFolder

@@ -21,8 +21,9 @@ import pytest
 from cluster.cli import run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.layers import OURS
-from tuner.options import ModelSpec, TuneOptions
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.remote import begin, fetch, open_store, put_model, remote_run

@@ -17,7 +17,8 @@ import pytest
 from benchmarks.fleet.local import LocalFleet, local_fleet
 from tuner.candidate import CandidateKind
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.source import Source
 from tuner.storage.sqlite_store import SqliteStore
 

@@ -159,7 +159,7 @@ def test_stock_tvm_applies_the_exported_database(run: Path, tmp_path: Path) -> N
     from spaces.frontends.model import load_model
     from spaces.intrinsics.registration import stub_intrinsics
     from spaces.lowering.lower import lower
-    from tuner.options import ModelSpec
+    from tuner.request.model_spec import ModelSpec
 
     output_of("export", str(run), "--database", str(tmp_path))
     stub_intrinsics()

@@ -26,7 +26,7 @@ def gemm_task(target: str = LLVM, size: int = 64) -> Task:
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
-    from tuner.options import ModelSpec
+    from tuner.request.model_spec import ModelSpec
 
     spec = ModelSpec(f"{EXAMPLES / 'gemm.py'}:gemm", args=(("m", size), ("n", size), ("k", size)))
     return extract(lower(load_model(spec).module, target), target)[0]

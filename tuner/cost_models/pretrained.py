@@ -23,11 +23,11 @@ import numpy as np
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, form_of
-from tuner.checks import EMULATED, is_emulated, marks_of
 from tuner.cost_models.base import CostModel, pairwise_accuracy
 from tuner.cost_models.dataset import Dataset, Examples
 from tuner.cost_models.prior import PriorModel
 from tuner.errors import TunerError
+from tuner.request.target_text import EMULATED, is_emulated, marks_of
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.checks import is_emulated
+from tuner.request.target_text import is_emulated
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task

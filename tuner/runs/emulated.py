@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.checks import is_emulated
 from tuner.errors import TunerError
+from tuner.request.target_text import is_emulated
 from tuner.run_location import RunLocation
 
 

@@ -36,7 +36,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.files.atomic import NotExclusive, atomic_file
-from tuner.options import MAX_KERNELS
+from tuner.request.options import MAX_KERNELS
 
 _MANIFEST = "run.json"
 MANIFEST_VERSION = 1

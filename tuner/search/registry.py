@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.cost_models.prior import NO_PRIORS, Priors
-from tuner.options import MAX_KERNELS
+from tuner.request.options import MAX_KERNELS
 from tuner.search.base import Search, SearchMaker
 from tuner.search.dynamic.kernel_search import KernelSearch
 from tuner.search.pool.rules import Improvement

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind
-from tuner.checks import is_emulated
 from tuner.cost_models.base import FittedModel
 from tuner.cost_models.checkpoints import Checkpoints
 from tuner.cost_models.dataset import Dataset
@@ -18,6 +17,7 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import measured_shapes, shape_text
 from tuner.measure import Evaluated
 from tuner.record import Predicted, Record, Status, Trial, TrialKey
+from tuner.request.target_text import is_emulated
 from tuner.search.base import ChoosesKernels, Doubts, KnowsCandidates, Search, by_task
 from tuner.search.dynamic.specialization import specializations
 from tuner.session.ending.doubling import Doublings, Place

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tuner.checks import is_emulated
 from tuner.errors import TunerError
 from tuner.record import Status
+from tuner.request.target_text import is_emulated
 from tuner.storage.base import RecordStore
 from tuner.task import Task
 from tuner.utilisation import total

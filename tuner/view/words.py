@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.checks import is_emulated
+from tuner.request.target_text import is_emulated
 
 MODELLED = "modelled times of an emulated device: none was timed"
 """What times of the emulated device are, wherever they are shown."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cluster.commands.runs import opened
-from cluster.console import parse
 from cluster.console.flags import FILE_TEXT, TASK, Parsed, debug_flag, json_flag, run_argument
 from cluster.console.layer_flags import CLASS, library_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
+from tuner import checks
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ _SEEDS = 1 << 31
     metavar="N",
     default=3,
     show_default=True,
-    type=Parsed("number", parse.positive_int),
+    type=Parsed("number", checks.positive),
     help="Times that each winner is timed, in turns; as often again where it seems to differ.",
 )
 @click.option(
     "--seed",
     metavar="N",
-    type=Parsed("number", parse.seed),
+    type=Parsed("number", checks.seed),
     help="Of the inputs. Default: another each time; none has the inputs of the search.",
 )
 @click.option(

@@ -13,9 +13,10 @@ from spaces.lowering.extract_tasks import program_hash
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import TunerError, first_line
 from tuner.layers import OURS, Layers, versions
-from tuner.options import ModelSpec, TuneOptions
 from tuner.report.trust.claims import Claim, claims, misfiled
 from tuner.report.trust.verify import Seen, Verification, suspects, verified
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.runs.folder import LAYER, Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Task, task_key
@@ -33,7 +34,7 @@ class Wanted:
         turns: the number of times that each winner is timed.
         seed: of the inputs, which are never those of the run's own checks.
         anyway: judge times also where device, toolchain or layers are others than the records'.
-        layers: as `tuner.options.TuneOptions.layers`.
+        layers: as `tuner.request.options.TuneOptions.layers`.
     """
 
     task: str | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from spaces.codegen.cuda.compile import DeviceCode, compile_cuda
 from spaces.codegen.cuda.cubin import check_launch
-from tuner.checks import FAST_MATH
+from tuner.request.target_text import FAST_MATH
 
 KIND = "cuda"
 """TVM's name of modules of CUDA kernels, and of the form of such a module that holds source."""

@@ -19,8 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from spaces.codegen.cuda import nvrtc
-from tuner.checks import is_fast_math
 from tuner.errors import TunerError
+from tuner.request.target_text import is_fast_math
 
 PACKAGE = "nvidia-cuda-nvcc"
 MISSING = (

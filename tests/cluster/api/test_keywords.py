@@ -13,7 +13,8 @@ from cluster.api.keywords import model_spec, tune_options
 from cluster.api.tune import options_of
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError
-from tuner.options import InputArray, IntRange, ModelSpec, TuneOptions
+from tuner.request.model_spec import InputArray, IntRange, ModelSpec
+from tuner.request.options import TuneOptions
 
 MODEL = ModelSpec("m.onnx")
 

@@ -18,8 +18,9 @@ from cluster.api.tune import options_of
 from cluster.cli import run
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import TunerError, UsageError
-from tuner.options import IntRange, ModelSpec, TuneOptions
 from tuner.record import Status
+from tuner.request.model_spec import IntRange, ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot

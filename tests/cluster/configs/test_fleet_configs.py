@@ -22,7 +22,7 @@ from tests.cluster.configs.fleet_configs import (
     project,
     ray_cluster_spec,
 )
-from tuner.checks import TARGET_KINDS
+from tuner.request.target_text import TARGET_KINDS
 
 MACHINES = {
     "m7i.2xlarge": (8, 0),

@@ -12,8 +12,8 @@ import pytest
 import tuner
 from cluster.driver.export import apply_to
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store

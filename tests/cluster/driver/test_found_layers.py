@@ -11,7 +11,8 @@ import pytest
 from cluster.api.keywords import tune_options
 from cluster.driver.layers import found_layers, refuse_pickled_layers
 from tuner.errors import UsageError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.source import Source
 from tuner.user_code.find import find_layer
 from tuner.user_code.load import load

@@ -12,7 +12,8 @@ import pytest
 from cluster.driver.preparation import Preparation
 from spaces.frontends.model import load_model
 from tuner.errors import TunerError, UsageError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 
 pytestmark = pytest.mark.tvm

@@ -10,7 +10,8 @@ import pytest
 from cluster.driver.prepare import prepare
 from spaces.frontends.model import load_model
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import read_run
 

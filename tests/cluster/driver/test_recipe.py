@@ -30,8 +30,8 @@ from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target, resolve_target
 from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate, Draft
-from tuner.options import ModelSpec
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.request.model_spec import ModelSpec
 from tuner.runs.folder import Manifest, open_run
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task

@@ -24,7 +24,8 @@ from spaces.targets.cpu_caches import caches_text
 from spaces.targets.host import this_host
 from spaces.targets.target import resolve_target
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder, read_run
 from tuner.search.transfer import Seeds

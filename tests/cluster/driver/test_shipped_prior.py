@@ -12,7 +12,7 @@ from tuner.candidate import Draft, form_of
 from tuner.cost_models.pretrained import read_base_model
 from tuner.cost_models.prior import load_priors
 from tuner.cost_models.process import ESTIMATE_COLUMN
-from tuner.options import SHIPPED
+from tuner.request.options import SHIPPED
 from tuner.search.pool.settings_pool import SettingsPool
 from tuner.task import Task
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tuner.candidate import Candidate
-from tuner.options import ModelSpec
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store

@@ -11,7 +11,8 @@ from cluster.ray_workers.embedded import job_config
 from cluster.ray_workers.submitted import refuse_copied_folder
 from cluster.tune import tune
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 
 JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 COPIED = json.dumps({"runtime_env": {"working_dir": "gcs://_ray_pkg_1.zip"}, "metadata": {}})

@@ -15,7 +15,8 @@ from cluster.search.import_check import ImportChecking, check_run
 from spaces.frontends.model import load_model
 from spaces.frontends.model_copy import save_model_copy
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.import_check import ImportCheck, read_check, write_check

@@ -14,7 +14,8 @@ import pytest
 
 from cluster.driver.preparation import Preparation
 from cluster.search.job import SearchJob, SearchState, load, save
-from tuner.options import DEVICE_WAIT_S, ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import DEVICE_WAIT_S, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot

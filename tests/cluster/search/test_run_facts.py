@@ -12,7 +12,8 @@ from cluster.search.job import SearchJob
 from cluster.search.run_facts import git_revision, run_tags, shown_name
 from tests.needed import needed
 from tuner.layers import Layers
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.run_location import RunLocation
 from tuner.source import Source
 

@@ -19,7 +19,7 @@ from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

@@ -30,7 +30,7 @@ from tests.contracts.programs import write_down
 from tuner.candidate import Candidate
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = [

@@ -18,7 +18,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

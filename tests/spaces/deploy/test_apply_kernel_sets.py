@@ -27,7 +27,7 @@ from tuner.candidate import Candidate, CandidateKind, specialised_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

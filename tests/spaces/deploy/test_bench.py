@@ -24,7 +24,7 @@ from spaces.frontends.inputs import make_inputs
 from spaces.frontends.model import Model, load_model
 from spaces.lowering.lower import lower
 from tests.needed import needed_package
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LLVM = '{"kind":"llvm","num-cores":1}'

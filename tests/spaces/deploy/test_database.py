@@ -24,7 +24,7 @@ from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

@@ -221,7 +221,7 @@ def test_kernels_for_many_shapes_and_one_for_a_single_shape(tmp_path: Path) -> N
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
     from tests.contracts.programs import EXAMPLES
-    from tuner.options import ModelSpec
+    from tuner.request.model_spec import ModelSpec
 
     spec = ModelSpec(
         f"{EXAMPLES / 'dense.py'}:dense",

@@ -14,7 +14,7 @@ from spaces.devices.stopwatch import Loaded
 from spaces.targets.nvidia.driver import read_device
 from tests.spaces.devices.fake_cuda import LAUNCH_S, FakeKernel, FakeRuntime
 from tests.spaces.targets.nvidia.fake_driver import H100, fake_driver
-from tuner import checks
+from tuner.request import target_text
 
 L2 = 50 << 20
 
@@ -133,7 +133,7 @@ def test_the_cache_that_a_cold_target_flushes_is_the_device_s_own_four_times(
     memset = runtime.memset
     monkeypatch.setattr(runtime, "memset", lambda size: filled.append(size) or memset(size))
     kernel = FakeKernel(runtime, 5e-6, 9e-6)
-    for target, says in ((checks.l2(CUDA, "cold"), "cold"), (CUDA, "warm")):
+    for target, says in ((target_text.l2(CUDA, "cold"), "cold"), (CUDA, "warm")):
         filled.clear()
         watch = cuda_stopwatch(None, target)
         assert watch.samples(Loaded(kernel, ()), 400, 1) == pytest.approx(

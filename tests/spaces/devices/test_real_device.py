@@ -29,9 +29,9 @@ from tests.spaces.check.test_fast_math_errors import FAST, element, module
 from tests.spaces.devices.bad_kernels import kernels, program
 from tests.spaces.lowering.test_host_results import ON_DEVICE, ON_HOST, X, graph
 from tuner.candidate import Draft
-from tuner.checks import fast_math, l2
 from tuner.effort import EFFORTS
 from tuner.record import Measurement, Status
+from tuner.request.target_text import fast_math, l2
 from tuner.task import Task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.tvm]

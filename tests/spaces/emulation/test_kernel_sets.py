@@ -24,7 +24,7 @@ from tests.spaces.emulation.samples import AMPERE
 from tuner.candidate import Candidate, specialised_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

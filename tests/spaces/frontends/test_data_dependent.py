@@ -22,7 +22,8 @@ from spaces.lowering.lower import lower
 from tests.needed import needed_package
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

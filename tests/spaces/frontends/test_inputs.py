@@ -12,7 +12,7 @@ import pytest
 from spaces.frontends.inputs import InputSpec, make_inputs
 from tests.needed import needed_package
 from tuner.errors import TunerError
-from tuner.options import InputArray, IntRange
+from tuner.request.model_spec import InputArray, IntRange
 
 X = InputSpec("x", (2, 3), "float32")
 IDS = InputSpec("ids", (50,), "int64")

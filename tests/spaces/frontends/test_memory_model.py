@@ -21,7 +21,7 @@ from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.lowering.lower import lower
 from tests.needed import needed_package
 from tuner.errors import TunerError, UsageError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

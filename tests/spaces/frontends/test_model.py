@@ -16,7 +16,7 @@ from spaces.frontends.model import Model, load_model
 from spaces.frontends.model_copy import load_input_values, load_model_copy, save_model_copy
 from tests.needed import needed_package
 from tuner.errors import TunerError
-from tuner.options import InputArray, IntRange, ModelSpec
+from tuner.request.model_spec import InputArray, IntRange, ModelSpec
 
 pytestmark = pytest.mark.tvm
 

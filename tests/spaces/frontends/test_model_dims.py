@@ -17,7 +17,7 @@ from spaces.frontends.model_copy import load_model_copy, save_model_copy
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Shapes
 
 pytestmark = pytest.mark.tvm

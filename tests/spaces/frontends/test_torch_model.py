@@ -23,7 +23,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from tests.needed import needed_package
 from tuner.errors import TunerError
-from tuner.options import IntRange, ModelSpec
+from tuner.request.model_spec import IntRange, ModelSpec
 
 torch = needed_package("torch")
 nn = torch.nn

@@ -15,7 +15,7 @@ from spaces.import_check import sources
 from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, left_open, onnx_source
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import ImportCheck, Limits
 
 pytestmark = pytest.mark.tvm

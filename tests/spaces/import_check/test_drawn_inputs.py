@@ -9,7 +9,7 @@ import pytest
 
 from spaces.frontends.inputs import InputSpec
 from spaces.import_check.draws import draw
-from tuner.options import IntRange
+from tuner.request.model_spec import IntRange
 
 FLOATS = InputSpec("x", (64, 64), "float32")
 

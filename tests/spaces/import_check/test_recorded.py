@@ -21,7 +21,7 @@ from spaces.import_check.sources import CannotRun
 from spaces.ir.element_types import numpy_dtype
 from tests.needed import needed_package
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import Limits
 
 torch = needed_package("torch")

@@ -15,7 +15,7 @@ from spaces.ir.schedules import new_schedule, task_module
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.templates.registry import templates_of
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm

@@ -17,7 +17,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.layouts import channels_last as module_under_test
 from spaces.lowering.layouts.channels_last import channels_last, conversions
 from spaces.lowering.lower import lower
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

@@ -15,7 +15,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract, key_of
 from spaces.lowering.lower import lower
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 
@@ -73,7 +73,7 @@ def test_keys_are_the_same_in_another_process() -> None:
         "from spaces.lowering.extract_tasks import extract\n"
         "from spaces.lowering.lower import lower\n"
         "from spaces.frontends.model import load_model\n"
-        "from tuner.options import ModelSpec\n"
+        "from tuner.request.options import ModelSpec\n"
         f"module = load_model(ModelSpec({f'{ROOT}/examples/dense.py:dense'!r})).module\n"
         f"print(*[t.key for t in extract(lower(module, {LLVM!r}), {LLVM!r})])\n"
     )

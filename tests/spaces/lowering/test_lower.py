@@ -14,7 +14,7 @@ from spaces.frontends.model import load_model
 from spaces.ir import tvm_compat
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

@@ -9,7 +9,7 @@ from spaces.deploy.provenance import Origin, put
 from spaces.frontends.memory_model import model_in_memory
 from spaces.lowering.lower import lower
 from tuner.errors import UsageError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

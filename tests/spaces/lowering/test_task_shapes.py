@@ -15,7 +15,7 @@ from spaces.lowering.lower import lower
 from spaces.lowering.task_shapes import shapes_of
 from tuner.dynamic.shapes import MOST_SHAPES, joint
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 from tuner.task import Instance, Shapes
 
 pytestmark = pytest.mark.tvm

@@ -24,9 +24,10 @@ from spaces.targets.target import (
     takes_the_same,
 )
 from tests.contracts.programs import gemm_task
-from tuner.checks import TARGET_KINDS
 from tuner.errors import UsageError
-from tuner.options import ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import TuneOptions
+from tuner.request.target_text import TARGET_KINDS
 
 pytestmark = pytest.mark.tvm
 

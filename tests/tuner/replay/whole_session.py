@@ -167,7 +167,7 @@ def real_tasks() -> list[Task]:
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
-    from tuner.options import ModelSpec
+    from tuner.request.model_spec import ModelSpec
 
     target = '{"kind":"llvm","num-cores":2}'
     specs = (

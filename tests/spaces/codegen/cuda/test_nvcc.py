@@ -10,8 +10,8 @@ from spaces.codegen.cuda import nvcc
 from spaces.codegen.cuda.nvcc import architecture, command, find_nvcc, nvcc_version
 from spaces.passes.toolchain import toolchain_fingerprint
 from tests.needed import needs_nvcc
-from tuner import checks
 from tuner.errors import TunerError
+from tuner.request import target_text
 
 
 def program(folder: Path, says: str = "") -> Path:
@@ -111,9 +111,9 @@ def test_the_toolchain_of_a_cuda_target_names_the_compiler_and_its_flags(
     found = toolchain_fingerprint(cuda)
     assert found.startswith(f"{toolchain_fingerprint()} nvcc=13.0.88 flags=")
     assert toolchain_fingerprint(cpu) == toolchain_fingerprint()
-    fast = toolchain_fingerprint(checks.fast_math(cuda))
+    fast = toolchain_fingerprint(target_text.fast_math(cuda))
     assert fast != found
-    assert toolchain_fingerprint(checks.l2(cuda, "cold")) == found
+    assert toolchain_fingerprint(target_text.l2(cuda, "cold")) == found
     for where, name in ((nvcc, "FLAGS"), (nvcc.nvrtc, "OPTIONS")):
         with monkeypatch.context() as change:
             change.setattr(where, name, (*getattr(where, name), "--device-debug"))
@@ -135,4 +135,4 @@ def test_tvm_s_own_call_is_told_what_ours_says(monkeypatch: pytest.MonkeyPatch) 
     cuda = '{"arch":"sm_90","kind":"cuda"}'
     refused = "TVM_CUDA_NVCC_NO_FAST_MATH"
     assert nvcc.stock_environment(cuda)[refused]
-    assert not nvcc.stock_environment(checks.fast_math(cuda))[refused]
+    assert not nvcc.stock_environment(target_text.fast_math(cuda))[refused]

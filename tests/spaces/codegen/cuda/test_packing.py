@@ -18,8 +18,8 @@ from spaces.codegen.executable import Executable, compile_module, export_library
 from spaces.lowering.lower import lower
 from spaces.targets.target import parse_target, resolve_target
 from tests.needed import needs_nvcc
-from tuner import checks
 from tuner.errors import TunerError
+from tuner.request import target_text
 
 pytestmark = pytest.mark.tvm
 
@@ -95,7 +95,7 @@ def test_a_target_of_fast_math_has_it_wherever_its_kernels_are_compiled(
 
     monkeypatch.setattr(device_code, "compile_cuda", watched)
     monkeypatch.setenv("TVM_COMPILE_FORCE_FALLBACK", "1")
-    for target, wanted in ((CUDA, False), (resolve_target(checks.fast_math(CUDA)), True)):
+    for target, wanted in ((CUDA, False), (resolve_target(target_text.fast_math(CUDA)), True)):
         export_library(compile_module(lower(gelu(), target), target), tmp_path / "net.so")
         build_artifact(scheduled(), target)
         with compiling_for(parse_target(target)):

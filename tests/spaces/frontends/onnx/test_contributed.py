@@ -16,7 +16,7 @@ from spaces.frontends.onnx.contributed.registry import contributed_operators, is
 from tests.spaces.frontends.onnx import test_exported_networks as exported
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, compare, parsed, refusal
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

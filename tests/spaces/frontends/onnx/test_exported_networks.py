@@ -19,7 +19,7 @@ from spaces.frontends.model import Model, load_model
 from spaces.lowering.extract_tasks import call_counts, extract
 from spaces.lowering.lower import lower
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 

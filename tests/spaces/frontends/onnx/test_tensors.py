@@ -18,7 +18,7 @@ from spaces.frontends.onnx.tensors import tensors_of
 from spaces.ir import tvm_compat
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, compare, parsed, refusal
 from tuner.errors import TunerError
-from tuner.options import ModelSpec
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 HEADER = '<ir_version: 10, opset_import: ["": 17, "own": 1]>'

@@ -25,8 +25,8 @@ from spaces.targets.target import (
 )
 from tests.contracts.programs import gemm_task
 from tests.spaces.targets.nvidia.fake_driver import H100, H100_PCIE, fake_driver
-from tuner import checks
 from tuner.errors import TunerError
+from tuner.request import target_text
 
 pytestmark = pytest.mark.tvm
 
@@ -196,8 +196,8 @@ def test_a_target_that_this_machine_cannot_be_says_what_it_lacks(
 
 
 MARKS = {
-    "fast math": (checks.fast_math, checks.FAST_MATH),
-    "cold": (lambda text: checks.l2(text, "cold"), checks.COLD_L2),
+    "fast math": (target_text.fast_math, target_text.FAST_MATH),
+    "cold": (lambda text: target_text.l2(text, "cold"), target_text.COLD_L2),
 }
 
 
@@ -225,10 +225,10 @@ def test_a_run_goes_on_with_its_marks_and_with_no_others(
     for ask in ("auto", mark("auto"), mark("cuda"), mark(WAYS[0]), marked):
         assert asks_for(ask, marked)
         assert asks_for(ask, plain) == (ask == "auto")
-    for ask in ("cuda", WAYS[0], plain, checks.l2("auto", "warm")):
+    for ask in ("cuda", WAYS[0], plain, target_text.l2("auto", "warm")):
         assert asks_for(ask, plain)
         assert not asks_for(ask, marked)
-    emulated = resolve_target(checks.emulated(WAYS[0]))
+    emulated = resolve_target(target_text.emulated(WAYS[0]))
     assert not asks_for(mark("auto"), emulated)
     with_device(H100)
     assert resolve_target(mark("auto")) == marked

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tuner.checks import is_emulated
 from tuner.effort import EFFORTS
 from tuner.errors import UsageError
-from tuner.options import MAX_KERNELS, ModelSpec, TuneOptions
+from tuner.request.model_spec import ModelSpec
+from tuner.request.options import MAX_KERNELS, TuneOptions
+from tuner.request.target_text import is_emulated
 from tuner.runs.folder import Manifest
 
 NORMAL, QUICK = EFFORTS["normal"], EFFORTS["quick"]
@@ -27,7 +28,7 @@ def options(
     )
 
 
-@pytest.mark.parametrize("until", [-0.1, 1.5, "3%", None])
+@pytest.mark.parametrize("until", [-0.1, 1.5, "3 percent", None])
 def test_until_is_a_share(until: object) -> None:
     with pytest.raises(UsageError, match="until="):
         TuneOptions(MODEL, until=until)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What users may ask for: settings with their flags, checks and defaults, and requests of them."""

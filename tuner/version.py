@@ -1,0 +1,7 @@
+"""The version of the tuner."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
