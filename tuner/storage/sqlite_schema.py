@@ -7,9 +7,7 @@ Values that SQLite would not return as they were are encoded:
     payloads     zlib, once for each candidate, however many trials it had
     features     zlib over little-endian float32
 `latency_s` repeats the median of the samples for the index, and is NULL where there is no valid
-time. A new column with a default is named in LATER: a writer adds it to an old file, and older
-tuners can still read that file. Any other change needs a new VERSION: a writer brings an old file
-up to it, and a reader reads it as it is.
+time. Any change of the tables needs a new VERSION; a file of another one is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Collection
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -42,13 +39,11 @@ from tuner.storage.history import History, from_text, to_text
 from tuner.task import Instance, Shapes, Task
 
 VERSION = 2
-"""2: candidates may be settings of knobs, and the table `written` holds the traces of these."""
 
-CREATE_WRITTEN = """CREATE TABLE written (
-    task_key TEXT NOT NULL, candidate_key TEXT NOT NULL, trace BLOB NOT NULL,
-    PRIMARY KEY (task_key, candidate_key))"""
 CREATE = (
-    CREATE_WRITTEN,
+    """CREATE TABLE written (
+        task_key TEXT NOT NULL, candidate_key TEXT NOT NULL, trace BLOB NOT NULL,
+        PRIMARY KEY (task_key, candidate_key))""",
     """CREATE TABLE task (
         place INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
         module BLOB NOT NULL, target TEXT NOT NULL, weight REAL NOT NULL, flops REAL NOT NULL,
@@ -71,23 +66,12 @@ CREATE = (
     """CREATE TABLE session (
         number INTEGER PRIMARY KEY, started_s REAL NOT NULL, heartbeat_s REAL NOT NULL,
         ended_s REAL, reason TEXT NOT NULL DEFAULT '', utilisation TEXT NOT NULL DEFAULT '')""",
+    """CREATE TABLE history (
+        seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, part BLOB NOT NULL)""",
 )
-CREATE_HISTORY = """CREATE TABLE IF NOT EXISTS history (
-    seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, part BLOB NOT NULL)"""
-"""Creates the table of the run's history, which files of older versions of the tuner lack."""
 INSERT_HISTORY = "INSERT INTO history (key, part) VALUES (?, ?) ON CONFLICT DO NOTHING"
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
-LATER = (
-    ("record", "code_hash"),
-    ("session", "utilisation"),
-    ("task", "sizes"),
-    ("record", "predicted"),
-    ("record", "conditions"),
-)
-"""Columns that the first files of this version lack, each with its table: text, empty by
-default."""
-
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
     latency_s, samples_s, error, build_s, run_s, worker, device, toolchain, attempt, time_s,
     code_hash, predicted, conditions) VALUES ({",".join("?" * 19)}) ON CONFLICT DO NOTHING"""
@@ -104,34 +88,19 @@ UPSERT_TASK = """INSERT INTO task (key, name, module, target, weight, flops, dom
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET name = excluded.name,
     module = excluded.module, target = excluded.target, weight = excluded.weight,
     flops = excluded.flops, domain = excluded.domain"""
+SELECT_RECORD = """SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
+    build_s, run_s, worker, device, toolchain, attempt, time_s, code_hash,
+    (SELECT trace FROM written WHERE written.task_key = record.task_key
+        AND written.candidate_key = record.candidate_key),
+    predicted, conditions
+    FROM record JOIN candidate ON candidate.key = candidate_key"""
 SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task ORDER BY place"
-
-
-def add_column(table: str, column: str) -> str:
-    """The statement that adds one of the columns in LATER to an old file."""
-    return f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
-
-
-def select_record(missing: Collection[tuple[str, str]], written: bool) -> str:
-    """A query of whole records.
-
-    Args:
-        missing: those of `LATER` that the file lacks, as an old one does that is opened read-only.
-        written: whether it has the table of traces; a file of version 1 has none.
-    """
-    code_hash, predicted, conditions = (
-        "''" if ("record", column) in missing else column
-        for column in ("code_hash", "predicted", "conditions")
-    )
-    trace = _WRITTEN if written else "NULL"
-    return f"""SELECT task_key, kind, payload, space, instance, rung, status, samples_s, error,
-        build_s, run_s, worker, device, toolchain, attempt, time_s, {code_hash}, {trace},
-        {predicted}, {conditions}
-        FROM record JOIN candidate ON candidate.key = candidate_key"""
-
-
-_WRITTEN = """(SELECT trace FROM written WHERE written.task_key = record.task_key
-    AND written.candidate_key = record.candidate_key)"""
+SELECT_SESSION = """SELECT number, started_s, heartbeat_s, ended_s, reason, utilisation
+    FROM session ORDER BY number"""
+SELECT_SIZES = "SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place"
+SELECT_HISTORY = "SELECT part FROM history ORDER BY seq"
+PROBES = (SELECT_RECORD, SELECT_TASK, SELECT_SESSION, SELECT_SIZES, SELECT_HISTORY)
+"""Queries that a file of this version answers: the first ones lacked some columns."""
 
 
 def key_row(key: TrialKey) -> tuple[object, ...]:

@@ -74,22 +74,18 @@ class SqliteStore:
 
     def _open(self, read_only: bool) -> None:
         if not read_only:
-            self._create_or_extend()
+            self._create()
         found = version_of(self._db)
         if found == 0 and not has_tables(self._db):
             raise TunerError(f"{self._path} holds no records yet: the run has not begun")
-        if not 1 <= found <= schema.VERSION:
+        if found != schema.VERSION or not self._is_whole():
             raise TunerError(
-                f"{self._path} has schema version {found}, this tuner reads versions up to "
+                f"{self._path} has schema version {found} of another tuner, this one reads version "
                 f"{schema.VERSION}: use the tuner that wrote it, or a new run folder"
             )
-        missing = self._missing()
-        self._select = schema.select_record(missing, written=found > 1)
-        self._says_utilisation = ("session", "utilisation") not in missing
-        self._says_sizes = ("task", "sizes") not in missing
 
-    def _create_or_extend(self) -> None:
-        """Make the tables in a new file; add later columns to an older file."""
+    def _create(self) -> None:
+        """Make the tables in a new file."""
         # A file system that cannot share memory keeps its rollback journal: as durable, but readers
         # then wait for the writer.
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -99,23 +95,17 @@ class SqliteStore:
                 for statement in schema.CREATE:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
-                return
-            if version_of(db) == 1:
-                db.execute(schema.CREATE_WRITTEN)
-                db.execute(f"PRAGMA user_version={schema.VERSION}")
-            if version_of(db) == schema.VERSION:
-                for table, column in self._missing():
-                    db.execute(schema.add_column(table, column))
 
-    def _missing(self) -> list[tuple[str, str]]:
-        """The later columns of the schema that this file lacks, each with its table."""
-        tables = {table for table, _ in schema.LATER}
-        known = {
-            (table, row[1])
-            for table in tables
-            for row in self._db.execute(f"PRAGMA table_info({table})")
-        }
-        return [later for later in schema.LATER if later not in known]
+    def _is_whole(self) -> bool:
+        """Whether the file has all tables and columns."""
+        try:
+            for query in schema.PROBES:
+                self._db.execute(f"{query} LIMIT 0")
+        except sqlite3.OperationalError as error:
+            if "no such" in str(error):
+                return False
+            raise
+        return True
 
     @contextmanager
     def _as_tuner_error(self) -> Iterator[None]:
@@ -182,7 +172,7 @@ class SqliteStore:
         for start in range(0, len(numbers), _PAGE):
             page = numbers[start : start + _PAGE]
             marks = ",".join("?" * len(page))
-            query = f"{self._select} WHERE seq IN ({marks}) ORDER BY seq"
+            query = f"{schema.SELECT_RECORD} WHERE seq IN ({marks}) ORDER BY seq"
             yield from map(schema.record_of, self._rows(query, page))
 
     def after(self, number: int, most: int) -> list[tuple[int, Record]]:
@@ -201,7 +191,7 @@ class SqliteStore:
     def best(self, task_key: str, k: int) -> list[Record]:
         """See `RecordStore.best`."""
         rows = self._rows(
-            f"{self._select} WHERE task_key = ? AND rung = 0 AND status = ?"
+            f"{schema.SELECT_RECORD} WHERE task_key = ? AND rung = 0 AND status = ?"
             " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT ?",
             (task_key, Status.OK.value, max(0, k)),
         )
@@ -267,23 +257,16 @@ class SqliteStore:
 
     def sizes(self) -> dict[str, dict[str, int]]:
         """See `RecordStore.sizes`."""
-        if not self._says_sizes:
-            return {}
-        rows = self._rows("SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place")
-        return {task_key: json.loads(text) for task_key, text in rows}
+        return {task_key: json.loads(text) for task_key, text in self._rows(schema.SELECT_SIZES)}
 
     def put_history(self, *stretches: History) -> None:
         """See `RecordStore.put_history`. A stretch that is there already changes nothing."""
         with self._transaction() as db:
-            db.execute(schema.CREATE_HISTORY)
             db.executemany(schema.INSERT_HISTORY, map(schema.history_row, stretches))
 
     def history(self) -> History:
         """See `RecordStore.history`."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'history'"):
-            return History()
-        rows = self._rows("SELECT part FROM history ORDER BY seq")
-        return joined(schema.history_of(part) for (part,) in rows)
+        return joined(schema.history_of(part) for (part,) in self._rows(schema.SELECT_HISTORY))
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""
@@ -341,16 +324,9 @@ class SqliteStore:
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""
-        said = "utilisation" if self._says_utilisation else "''"
-        query = (
-            f"SELECT number, started_s, heartbeat_s, ended_s, reason, {said}"
-            " FROM session ORDER BY number"
-        )
         return tuple(
-            SessionSpan(
-                number, started_s, heartbeat_s, ended_s, reason, json.loads(seconds or "{}")
-            )
-            for number, started_s, heartbeat_s, ended_s, reason, seconds in self._rows(query)
+            SessionSpan(*span, json.loads(seconds or "{}"))
+            for *span, seconds in self._rows(schema.SELECT_SESSION)
         )
 
     def elapsed_s(self) -> float:

@@ -19,6 +19,8 @@ from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
+from tuner.view.run_view import RunView, ToolchainView
+from tuner.view.task_view import TaskView
 
 OLD = "tvm=0.27.0.post1 ffi=0.1.14.post1 llvm=22 passes=1"
 NEW = "tvm=0.27.0.post1 ffi=0.1.14.post1 llvm=22 passes=2"
@@ -113,11 +115,15 @@ def test_a_newer_store_is_refused_in_one_line_that_says_what_to_do(
     for command in (["status"], ["best"], ["diff", str(mixed)]):
         assert run([*command, str(mixed)]) == 1
         (line,) = capsys.readouterr().err.splitlines()
-        assert "has schema version 9, this tuner reads versions up to 2: use the tuner" in line
+        assert "has schema version 9 of another tuner, this one reads version 2: use the" in line
 
 
 def test_the_words() -> None:
-    assert mixed_text(3, "x", ["a", "b"]) == (
+    tasks = tuple(
+        TaskView(name, name, toolchain=used) for name, used in zip("abc", "vwx", strict=True)
+    )
+    used = tuple(ToolchainView(name, 1, ()) for name in "vwx")
+    assert mixed_text(RunView(tasks=tasks, toolchains=used)) == (
         "times of 3 toolchains, which cannot be compared; the best of a, b has its time from an "
         "older one (now x)"
     )

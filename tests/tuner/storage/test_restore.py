@@ -10,7 +10,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_line
-from tuner.report.report import export_records
+from tuner.report.record_lines import export_records
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.storage.sqlite_store import SqliteStore

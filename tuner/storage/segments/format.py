@@ -43,8 +43,6 @@ from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
 VERSION = 3
-"""2: candidates may be settings of knobs, with the trace that they were written as. 3: the run's
-history. A reader of one version reads those before it, whose entries are all among its own."""
 MOST_RECORDS = 64
 """The most records in one segment."""
 
@@ -163,9 +161,9 @@ def decode(data: bytes) -> Segment:
         TunerError: it is whole, but of another format version.
     """
     version, _, content = _opened(data)
-    if not 1 <= version <= VERSION:
+    if version != VERSION:
         raise TunerError(
-            f"segments of format version {version}, this tuner reads versions up to {VERSION}: "
+            f"segments of format version {version}, this tuner reads version {VERSION}: "
             "use the tuner that wrote them"
         )
     head, _, body = content.partition(b"\n")
