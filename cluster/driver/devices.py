@@ -38,22 +38,15 @@ class Device:
     Attributes:
         target: canonical JSON of its target.
         fingerprint: fingerprint of the machines that measure.
-        former: the fingerprint as earlier versions had it, without a CPU's features.
     """
 
     target: str
     fingerprint: str
-    former: str = ""
 
     @property
     def name(self) -> str:
         """The device's name for folders and labels."""
         return device_name(self.fingerprint)
-
-    @property
-    def former_name(self) -> str:
-        """The device's name in earlier versions."""
-        return device_name(self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +161,6 @@ def _resolve(text: str) -> _Answer:
         asked_backend,
         device_fingerprint,
         fits_here,
-        former_fingerprint,
         resolve_target,
     )
 
@@ -182,4 +174,4 @@ def _resolve(text: str) -> _Answer:
         return _Answer(None, error)
     if not fits_here(target):
         return _Answer(None, TunerError(f"--target {text}: the cluster has {fingerprint}"))
-    return _Answer(Device(target, fingerprint, former_fingerprint(target)))
+    return _Answer(Device(target, fingerprint))

@@ -54,11 +54,11 @@ def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]
 def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
     target = begun_target(run, asked)
     if target is None:
-        places = [run.below(name) for name in (device.name, device.former_name) if name]
-        there = {place: found for place in places if (found := target_of(place)) is not None}
-        if there or not alone:
-            run = next(iter(there), places[0])
-        if there:
+        below = run.below(device.name)
+        begun = target_of(below) is not None
+        if begun or not alone:
+            run = below
+        if begun:
             target = begun_target(run, asked)
     return Part(device, run, target or device.target)
 

@@ -144,12 +144,11 @@ def _opened(
 
 
 def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
-    """Copy the model into the run, whole or not at all; a copy that is damaged or outdated is made
-    anew."""
-    from spaces.frontends.model_copy import is_outdated, save_model_copy
+    """Copy the model into the run, whole or not at all; a copy that is damaged is made anew."""
+    from spaces.frontends.model_copy import save_model_copy
     from spaces.import_check.answers import record
 
-    if run.model_dir.exists() and not is_outdated(run.model_dir):
+    if run.model_dir.exists():
         try:
             return check_copy(run.model_dir, model.content_hash)
         except DamagedCopy as damaged:

@@ -8,7 +8,6 @@ what a function made, or what was imported from PyTorch, with what PyTorch compu
 
 Whoever can write to a run may put anything there, so nothing in it is read by something that runs
 code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
-Copies of older versions hold one. It is never opened, and is replaced when the run goes on.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ _FILES: dict[ModelKind, str] = {
     "function": "module.json",
 }
 _FORMATS: dict[ModelKind, int] = {"onnx": 1, "torch": 2, "function": 2}
-"""Of 1 a model of PyTorch was its archive, and a function's module had its weights in the JSON."""
-_ARCHIVE_FORMAT = 1
 _MAX_ONE_FILE_BYTES = 1_500_000_000
 """A protobuf cannot hold more than 2 GB."""
 
@@ -84,12 +81,6 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
         TunerError: there is none, or it is not what was copied.
     """
     about = _read_description(directory)
-    if _is_archive(about):
-        raise TunerError(
-            f"{directory} holds the model as an archive of PyTorch, as older versions kept it, and "
-            "reading one may run code that is in it: go on with the run once, tuner tune MODEL.pt2 "
-            "--run DIR --trials 1, which replaces the copy by one that is safe to read"
-        )
     check_copy(directory, model_hash)
     kind: ModelKind = about["kind"]
     path = directory / _FILES[kind]
@@ -107,18 +98,6 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     return Model(about["name"], kind, module, inputs, about["content_hash"], None, shapes)
 
 
-def is_outdated(directory: Path) -> bool:
-    """Whether a folder holds a copy that is not read any more, and is to be replaced."""
-    try:
-        return _is_archive(_read_description(directory))
-    except TunerError:
-        return False
-
-
-def _is_archive(about: dict[str, Any]) -> bool:
-    return bool(about["kind"] == "torch" and about["format"] == _ARCHIVE_FORMAT)
-
-
 def load_input_values(directory: Path) -> InputValues:
     """Values for inputs that were kept with a copy, files being the folder's own."""
     values: list[tuple[str, InputValue]] = []
@@ -134,14 +113,12 @@ def _read_description(directory: Path) -> dict[str, Any]:
         about = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TunerError(f"{directory} holds no readable copy of a model: {error}") from error
-    if not isinstance(about, dict) or about.get("format") not in _known_formats(about):
-        raise TunerError(f"{path} was written by another version of the tuner")
+    known = {str(kind): number for kind, number in _FORMATS.items()}
+    if not isinstance(about, dict) or about.get("format") != known.get(str(about.get("kind")), -1):
+        raise TunerError(
+            f"{path} was written by another version of the tuner: use that one, or a new run folder"
+        )
     return about
-
-
-def _known_formats(about: dict[str, Any]) -> tuple[int, ...]:
-    newest = {str(kind): number for kind, number in _FORMATS.items()}
-    return tuple(range(1, newest.get(str(about.get("kind")), 0) + 1))
 
 
 def _description(model: Model, values: list[Any]) -> dict[str, Any]:

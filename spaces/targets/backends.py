@@ -69,9 +69,6 @@ class Devices(Protocol):
     def fingerprint(self, target_json: str, host: Host | None) -> str:
         """The device that kernels of a target run on here; timings of equal ones are comparable."""
 
-    def former_fingerprint(self, target_json: str) -> str:
-        """The fingerprint as older versions wrote it."""
-
     def alike(self, one: str, other: str) -> bool:
         """Whether schedules found for one target can be tried on an unequal one as they are."""
 

@@ -133,7 +133,7 @@ def fits(target_json: str) -> bool:
 def fingerprint(target_json: str, host: Host | None) -> str:
     """The device's name with what changes its times: driver, power limit, MIG, cold caches. Where
     there is no device here, the architecture that was asked for in place of all but the last."""
-    plain_name = former_fingerprint(target_json)
+    plain_name = _plain_name(target_json)
     l2 = " l2=cold" if is_cold(target_json) else ""
     here = read_device() if present() else None
     if here is None:
@@ -142,7 +142,7 @@ def fingerprint(target_json: str, host: Host | None) -> str:
     return f"{plain_name} {f'cuda={here.cuda}' if board is None else board.to_text()}{l2}"
 
 
-def former_fingerprint(target_json: str) -> str:
+def _plain_name(target_json: str) -> str:
     """The device's name; where there is no device here, the architecture that was asked for."""
     if not present():
         return f"cuda {json.loads(target_json).get('arch', '')}".strip()

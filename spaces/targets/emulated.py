@@ -85,11 +85,6 @@ def fingerprint(target_json: str, host: Host | None) -> str:
     return f"{EMULATED} {json.loads(target_json).get('arch', '')}".strip()
 
 
-def former_fingerprint(target_json: str) -> str:
-    """The same as `fingerprint`: it never was another."""
-    return fingerprint(target_json, None)
-
-
 def alike(one: str, other: str) -> bool:
     """Return False, as nothing is known of unequal targets."""
     return False

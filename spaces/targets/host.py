@@ -82,11 +82,6 @@ class Host:
         digest = hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
         return self._called(f"{self.processor().mcpu} {digest}")
 
-    @property
-    def former_name(self) -> str:
-        """The name that fingerprints had before they covered features."""
-        return self._called(self.named)
-
     def _used(self, config: Mapping[str, Any]) -> frozenset[str]:
         """The features that LLVM uses in code for a target on such a machine."""
         from tvm.target import Target

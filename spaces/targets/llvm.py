@@ -67,11 +67,6 @@ def fingerprint(target_json: str, host: Host | None) -> str:
     return _fingerprint((host or this_host()).name, target_json)
 
 
-def former_fingerprint(target_json: str) -> str:
-    """The fingerprint from before it covered features and caches."""
-    return _fingerprint(this_host().former_name, target_json)
-
-
 def alike(one: str, other: str) -> bool:
     """Whether kernels have the same vectors, registers and threads; the sizes of caches decide only
     which kernels are fast."""

@@ -178,11 +178,6 @@ def device_fingerprint(target_json: str, host: Host | None = None) -> str:
     return backend_of(target_json).devices.fingerprint(target_json, host)
 
 
-def former_fingerprint(target_json: str) -> str:
-    """The `device_fingerprint` from before it covered a CPU's features, which names older runs."""
-    return backend_of(target_json).devices.former_fingerprint(target_json)
-
-
 def takes_the_same(one: str, other: str) -> bool:
     """Whether schedules found for one target can be tried on another as they are.
 

@@ -49,8 +49,6 @@ _MANIFEST = "run.json"
 _MODEL = "model.json"
 _CHECK = "import_check.json"
 _LOCAL_STORE = "records.sqlite"
-_ARCHIVE = "model.pt2"
-"""The file of a PyTorch model in copies of older versions."""
 _WORKING_S = 600.0
 """The time to wait for another process that brings the model here."""
 
@@ -88,8 +86,7 @@ def remote_run(
 
     The working folder lies on a disk of this machine, in a folder named after the machine: in the
     user's cache, or in a temporary folder where the cache is on a file system that several machines
-    mount. A working folder of earlier versions, which had one for all machines, is still used where
-    it is on a local disk.
+    mount.
 
     Args:
         caches: folder of all such runs' working folders; None is in this user's cache folder.
@@ -105,8 +102,6 @@ def remote_run(
     url = location.text
     called = hashlib.sha256(url.encode()).hexdigest()[:16]
     folders = _on_a_local_disk(caches, mounted)
-    if folders == caches and (old := RemoteRun(url, caches / called)).run.manifest.exists():
-        return old
     return RemoteRun(url, folders / machine_name() / called)
 
 
@@ -233,15 +228,12 @@ def refuse_network_disk(folder: Path, mounted: Sequence[Mount] | None = None) ->
 def put_model(remote: RemoteRun) -> None:
     """Put the working folder's copy of the model with the run, unless the run has one.
 
-    A copy with an archive of PyTorch, as older versions made, is replaced by one without: such an
-    archive is not read any more, see `spaces.frontends.model_copy`.
-
     Raises:
         TunerError: trouble with the object store or the disk.
     """
     objects, run = remote.objects, remote.run
     listed = objects.read([_MODEL]).get(_MODEL)
-    if listed is not None and (_ARCHIVE not in _files(remote, listed) or _has_archive(run)):
+    if listed is not None:
         return
     files, folder = {}, run.model_dir
     check_copy(folder, run.read_manifest().model_hash)
@@ -255,14 +247,7 @@ def put_model(remote: RemoteRun) -> None:
     except OSError as error:
         raise TunerError(f"cannot read {folder}: {error.strerror}") from error
     description = (json.dumps({"files": files}, indent=1) + "\n").encode()
-    if listed is None:
-        objects.create(_MODEL, description)
-        return
-    objects.replace(_MODEL, description)
-    for checksum in {*_files(remote, listed).values()} - {*files.values()}:
-        path = f"model/{checksum}"
-        for old in objects.read([path]).values():
-            objects.remove(path, old)
+    objects.create(_MODEL, description)
 
 
 def put_check(location: RunLocation, run: RunFolder) -> None:
@@ -340,11 +325,11 @@ def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
     if listed is None:
         return
     files = _files(remote, listed)
-    if _has_model(run, files):
+    if _has_model(run):
         return
     partial = run.model_dir.with_name("model.fetched")
     with _working(remote):
-        if _has_model(run, files):
+        if _has_model(run):
             return  # another process brought it meanwhile
         try:
             shutil.rmtree(partial, ignore_errors=True)
@@ -364,9 +349,9 @@ def _get_model(remote: RemoteRun, objects: ObjectStore) -> None:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:
-    """Whether there is a whole copy of the model here, not in an older form than `files`."""
-    if not run.model_dir.exists() or (_has_archive(run) and _ARCHIVE not in files):
+def _has_model(run: RunFolder) -> bool:
+    """Whether there is a whole copy of the model here."""
+    if not run.model_dir.exists():
         return False
     try:
         check_copy(run.model_dir, run.read_manifest().model_hash)
@@ -374,10 +359,6 @@ def _has_model(run: RunFolder, files: Mapping[str, str]) -> bool:
         _log.error("%s: it is fetched anew", damaged.finding)
         return False
     return True
-
-
-def _has_archive(run: RunFolder) -> bool:
-    return (run.model_dir / _ARCHIVE).exists()
 
 
 def _files(remote: RemoteRun, listed: bytes) -> Mapping[str, str]:

@@ -203,12 +203,10 @@ def _lacking(target: str) -> str:
 
 def compared(claims: Sequence[Claim], here: Here, target: str) -> Iterator[str]:
     """What speaks against comparing times of the records with times here."""
-    from spaces.targets.target import former_fingerprint
-
     if here.lacks:
         yield here.lacks
         return
-    devices = {c.device for c in claims} - {"", here.device, former_fingerprint(target)}
+    devices = {c.device for c in claims} - {"", here.device}
     if devices:
         yield f"measured on {', '.join(sorted(devices))}, and this is {here.device}"
     toolchains = {c.toolchain for c in claims} - {"", here.toolchain}

@@ -314,20 +314,6 @@ def test_a_function_is_copied_as_the_module_it_gave(tmp_path: Path) -> None:
     assert structural_equal(load_model_copy(tmp_path).module, model.module)
 
 
-def test_the_copy_of_an_older_version_is_read(tmp_path: Path) -> None:
-    import tvm
-    from tvm_ffi import structural_equal
-
-    model = load_model(ModelSpec(f"{EXAMPLES}/dense.py:dense"))
-    save_model_copy(model, tmp_path)
-    (tmp_path / "module.params").unlink()
-    (tmp_path / "module.json").write_text(tvm.ir.save_json(model.module))
-    about = json.loads((tmp_path / "model.json").read_text())
-    del about["files"]  # there were no checksums
-    (tmp_path / "model.json").write_text(json.dumps({**about, "format": 1}))
-    assert structural_equal(load_model_copy(tmp_path).module, model.module)
-
-
 def test_a_folder_without_a_copy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TunerError, match="no readable copy"):
         load_model_copy(tmp_path)

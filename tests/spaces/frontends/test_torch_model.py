@@ -673,7 +673,7 @@ def test_an_archive_in_the_place_of_a_copy_is_not_opened(tmp_path: Path) -> None
 
     path.rename(copy / "model.pt2")
     (copy / "model.json").write_text(json.dumps({**about, "format": 1}))
-    with pytest.raises(TunerError, match="archive of PyTorch, as older versions kept it"):
+    with pytest.raises(TunerError, match="written by another version of the tuner"):
         load_model_copy(copy)
     (copy / "model.json").write_text(json.dumps(about))
     assert load_model_copy(copy).kind == "torch"

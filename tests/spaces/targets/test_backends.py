@@ -91,7 +91,6 @@ def test_a_target_is_completed_once(row: Backend) -> None:
 def test_a_device_is_called_by_its_kind_s_word(row: Backend) -> None:
     target = resolve_target(EXAMPLES[row.kind])
     assert row.devices.fingerprint(target, None).startswith(f"{row.word} ")
-    assert row.devices.former_fingerprint(target).startswith(f"{row.word} ")
     assert takes_the_same(target, target)
     if not row.devices.present():
         assert not fits_here(target)

@@ -150,39 +150,6 @@ class TestSharedCaches:
         assert "\n" not in str(caught.value)
 
 
-class TestOldWorkingFolders:
-    """Earlier versions had one name for all machines."""
-
-    @pytest.fixture
-    def old(self, begun: RemoteRun, tmp_path: Path) -> Path:
-        work = tmp_path / "home" / hashlib.sha256(begun.url.encode()).hexdigest()[:16]
-        work.parent.mkdir()
-        begun.work.rename(work)
-        (work / "run1" / "tuner.log").write_text("what happened")
-        return work
-
-    def test_are_gone_on_with_on_a_local_disk(
-        self, begun: RemoteRun, old: Path, tmp_path: Path
-    ) -> None:
-        remote = remote_run(at(begun.url), tmp_path / "home")
-        begin(remote, WANTED)
-        assert remote.work == old
-        assert remote.run.log.read_text() == "what happened"
-        with closing(SegmentStore(remote.objects, remote.run.store)) as store:
-            assert list(store.scan()) == [RECORD]
-
-    def test_are_left_alone_where_machines_share_them_and_nothing_is_lost(
-        self, begun: RemoteRun, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-        before = sorted(old.rglob("*"))
-        remote = remote_run(at(begun.url), tmp_path / "home", nfs_at(tmp_path / "home"))
-        begin(remote, WANTED)
-        with closing(SegmentStore(remote.objects, remote.run.store)) as store:
-            assert list(store.scan()) == [RECORD]
-        assert sorted(old.rglob("*")) == before
-
-
 class TestGoingOn:
     def test_elsewhere_finds_manifest_model_and_records(
         self, begun: RemoteRun, there: RemoteRun

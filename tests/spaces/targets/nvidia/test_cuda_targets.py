@@ -18,7 +18,6 @@ from spaces.targets.nvidia.driver import read_device
 from spaces.targets.target import (
     asks_for,
     device_fingerprint,
-    former_fingerprint,
     parse_target,
     resolve_target,
     takes_the_same,
@@ -172,7 +171,6 @@ def test_a_fingerprint_has_what_changes_a_device_s_times(
     assert len(found) == 5
     assert "cuda NVIDIA H100 cc=9.0 driver=580.95.05 power=700W" in found
     assert "cuda NVIDIA H100 cc=9.0 driver=580.95.05 power=700W mig" in found
-    assert former_fingerprint(target) == "cuda NVIDIA H100 cc=9.0"
 
 
 @pytest.mark.parametrize(
