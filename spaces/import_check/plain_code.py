@@ -6,6 +6,7 @@ memory. No space and no search takes part: what is compared is what was imported
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from spaces.codegen.executable import Executable, compile_plainly
@@ -18,6 +19,9 @@ from spaces.templates.plain_loops import PlainLoops
 
 _KNOBS = {"fused": 0, "vectors": 2}
 _BITS = 32
+_LLVM_LEVEL = 1
+"""Of LLVM's optimisation; vectors are ours. Above it, LLVM 22 makes vectors of nested conditions
+that read beyond their operands on CPUs with 512 bits, as of concatenations of concatenations."""
 
 
 def compile_untuned(module: Any, target: str) -> Executable:
@@ -35,7 +39,8 @@ def compile_untuned(module: Any, target: str) -> Executable:
         for variable, function in lowered.functions.items()
     }
     ordered = IRModule(functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
-    return compile_plainly(ordered, target)
+    plain = json.dumps(json.loads(target) | {"opt-level": _LLVM_LEVEL})
+    return compile_plainly(ordered, plain)
 
 
 def _in_order(function: Any, loops: PlainLoops) -> Any:

@@ -14,6 +14,7 @@ from spaces.frontends.onnx import graph
 from spaces.import_check import sources
 from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, left_open, onnx_source
+from spaces.targets.target import resolve_target
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
 from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import ImportCheck, Limits
@@ -68,6 +69,19 @@ def test_a_right_import_passes_and_says_beside_what(tmp_path: Path) -> None:
     assert "onnxruntime" in check.said
     assert check.notes == ()
     assert check.seconds > 0
+
+
+def test_concatenations_of_concatenations_are_compared_by_right_code(tmp_path: Path) -> None:
+    """As of a recurrent network that goes both ways: LLVM's vectors of these read elsewhere."""
+    value, helper = onnx.helper.make_tensor_value_info, onnx.helper
+    names = [[f"{way}{step}" for step in range(12)] for way in "fb"]
+    nodes = [helper.make_node("Concat", each, [each[0][0]], axis=0) for each in names]
+    nodes.append(helper.make_node("Concat", ["f", "b"], ["y"], axis=2))
+    inputs = [value(name, 1, (1, 2, 24)) for each in names for name in each]
+    graph = helper.make_graph(nodes, "both_ways", inputs, [value("y", 1, (12, 2, 48))])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    check = check_import(model_of(proto, tmp_path), resolve_target("llvm"), (), LIMITS)
+    assert check.state == "passed", check.said
 
 
 @pytest.mark.parametrize(
