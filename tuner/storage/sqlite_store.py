@@ -325,8 +325,10 @@ class SqliteStore:
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""
         return tuple(
-            SessionSpan(*span, json.loads(seconds or "{}"))
-            for *span, seconds in self._rows(schema.SELECT_SESSION)
+            SessionSpan(number, started_s, heartbeat_s, ended_s, reason, json.loads(used or "{}"))
+            for number, started_s, heartbeat_s, ended_s, reason, used in self._rows(
+                schema.SELECT_SESSION
+            )
         )
 
     def elapsed_s(self) -> float:
