@@ -36,7 +36,7 @@ def main() -> None:
     tasks = stores[0].tasks()
     with start_timer(tasks[0].target) as timer:
         rows = [row for task in tasks if (row := _compare(task, stores, timer, options.rounds))]
-    trials = [sum(sum(n.values()) for n in store.counts().values()) for store in stores]
+    trials = [sum(each.number for each in store.tallies()) for store in stores]
     for store in stores:
         store.close()
     totals_s = [

@@ -152,7 +152,7 @@ def _records(run: RunLocation) -> int:
         return 0
     try:
         with closing(SqliteStore(store, read_only=True)) as opened:
-            return sum(sum(counts.values()) for counts in opened.counts().values())
+            return sum(each.number for each in opened.tallies())
     except Exception:  # it is just being made
         return 0
 

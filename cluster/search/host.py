@@ -189,7 +189,7 @@ class SearchHost:
     def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
         """Write the page that shows the run, and its charts as images."""
         place = self._job.location
-        if sum(sum(mine.values()) for mine in store.counts().values()) > _SHOWN_AT_ONCE:
+        if sum(each.number for each in store.tallies()) > _SHOWN_AT_ONCE:
             self._warnings.append(f"so long a run has its page from `tuner report {place}`")
             return
         with self._warned_of("report.html"):

@@ -15,6 +15,7 @@ from typing import Any
 from tuner.request.target_text import is_emulated
 from tuner.storage.base import SessionSpan, worked_s
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.tallies import count_statuses
 from tuner.task import Instance, Task
 from tuner.utilisation import SlotSeconds
 from tuner.view.as_json import to_ms
@@ -156,7 +157,7 @@ class StoreGlances:
         return max(0.0, elapsed_s - worked_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
-        counts, defaults = store.counts(), store.defaults()
+        counts, defaults = count_statuses(store.tallies()), store.defaults()
         if not {*counts, *defaults} <= {task.key for task in self._tasks} or not self._tasks:
             self._tasks = store.tasks()
         known, self._progress = self._progress, {}

@@ -8,6 +8,7 @@ from tuner.candidate import LIBRARIES, Candidate, family, library_name
 from tuner.dynamic.shapes import measured_shapes
 from tuner.record import Trial
 from tuner.storage.base import RecordStore
+from tuner.storage.tallies import count_by_space
 from tuner.task import Task
 
 BEFORE_LIBRARIES, BEFORE_DEFAULT = 2, 8
@@ -31,7 +32,7 @@ def note_libraries(store: RecordStore, libraries: Mapping[str, Sequence[Candidat
     Args:
         libraries: candidates that call them, by task key.
     """
-    known, sizes = store.spaces(), {}
+    known, sizes = count_by_space(store.tallies()), {}
     for task_key, candidates in libraries.items():
         named = {candidate.space for candidate in candidates}
         names = {library_name(space) for space in named}

@@ -11,7 +11,7 @@ disk, `tuner.storage.segments.store` on a shared path or object storage.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,6 +51,11 @@ class SessionSpan:
         return max(0.0, until_s - self.started_s)
 
 
+def elapsed_s(sessions: Iterable[SessionSpan]) -> float:
+    """Seconds of work over all sessions; a killed one counts to its last heartbeat."""
+    return math.fsum(span.elapsed_s for span in sessions)
+
+
 def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
     """Seconds of work on a run up to a moment; time between its sessions does not count.
 
@@ -65,39 +70,25 @@ def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceTally:
-    """What the search has had from one space of a task.
+class Tally:
+    """Trials of the search that are alike: of one task and space, with one toolchain and end.
 
     Attributes:
-        trials: those that count against the budget.
-        failed: trials that gave no time, whether they count or not; those cut off are none.
-        best_s: the lowest latency; None without a time.
-        explored: all trials, those that were refused, or known as another candidate, too.
+        number: of these trials.
+        timed: those of them that have a latency.
+        best_s: the lowest latency; None without any.
+        last: place of the last of them that has one, in the order of the store; 0 without any.
     """
 
-    trials: int = 0
-    failed: int = 0
-    best_s: float | None = None
-    explored: int = 0
+    task_key: str
+    space: str
+    toolchain: str
+    status: Status
+    number: int
+    timed: int
+    best_s: float | None
+    last: int
 
-    def plus(self, other: SpaceTally) -> SpaceTally:
-        """Both together."""
-        timed = (s for s in (self.best_s, other.best_s) if s is not None)
-        trials, failed = self.trials + other.trials, self.failed + other.failed
-        explored = self.explored + other.explored
-        return SpaceTally(trials, failed, min(timed, default=None), explored)
-
-
-def tally(status: Status, number: int, best_s: float | None) -> SpaceTally:
-    """So many trials that ended so."""
-    return SpaceTally(number * status.spends_budget, number * status.failed, best_s, number)
-
-
-SpaceTallies = dict[str, dict[str, SpaceTally]]
-"""By task key and name of the space."""
-
-ToolchainCounts = dict[str, dict[str, int]]
-"""Numbers of trials by toolchain and task key."""
 
 SpaceSizes = Mapping[str, Mapping[str, int]]
 """The number of points that each space has, by task key and name of the space."""
@@ -140,15 +131,8 @@ class RecordStore(Protocol):
     def has(self, key: TrialKey) -> bool:
         """Whether the trial of this key has its record."""
 
-    def counts(self) -> dict[str, dict[Status, int]]:
-        """The number of trials of the search (rung 0) by task key and status."""
-
-    def spaces(self) -> SpaceTallies:
-        """What the search (rung 0) has had from each space of each task."""
-
-    def toolchains(self) -> ToolchainCounts:
-        """The number of timed trials of the search by toolchain and task key, the toolchain that
-        was used last at the end; trials of unknown toolchains are left out."""
+    def tallies(self) -> list[Tally]:
+        """All trials of the search (rung 0), those alike counted: see `tuner.storage.tallies`."""
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """Note how many points spaces have; those of unknown tasks are left out.
@@ -200,9 +184,6 @@ class RecordStore(Protocol):
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """All sessions, oldest first."""
-
-    def elapsed_s(self) -> float:
-        """Seconds of work so far, over all sessions; a killed one counts to its last heartbeat."""
 
     def flush(self) -> None:
         """Wait until all input so far is durable. Raises TunerError if it cannot be made so."""

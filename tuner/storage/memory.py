@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,11 +11,8 @@ from tuner.record import Record, Status, TrialKey
 from tuner.storage.base import (
     SessionSpan,
     SpaceSizes,
-    SpaceTallies,
-    SpaceTally,
-    ToolchainCounts,
+    Tally,
     as_vector,
-    tally,
 )
 from tuner.storage.history import History, joined
 from tuner.task import Task
@@ -30,7 +26,6 @@ class MemoryStore:
         self._records: list[Record] = []
         self._keys: set[TrialKey] = set()
         self._ranking: dict[str, list[tuple[float, int]]] = {}
-        self._counts: dict[str, dict[Status, int]] = {}
         self._features: dict[str, dict[str, Features]] = {}
         self._tasks: dict[str, Task] = {}
         self._defaults: dict[str, str] = {}
@@ -56,13 +51,9 @@ class MemoryStore:
         self._keys.add(key)
         if vector is not None:
             self._features.setdefault(key.task_key, {}).setdefault(key.candidate_key, vector)
-        if key.rung == 0:
-            counts = self._counts.setdefault(key.task_key, {})
-            status = record.measurement.status
-            counts[status] = counts.get(status, 0) + 1
-            if record.latency_s is not None:
-                ranking = self._ranking.setdefault(key.task_key, [])
-                bisect.insort(ranking, (record.latency_s, len(self._records)))
+        if key.rung == 0 and record.latency_s is not None:
+            ranking = self._ranking.setdefault(key.task_key, [])
+            bisect.insort(ranking, (record.latency_s, len(self._records)))
         self._records.append(record)
         return True
 
@@ -88,31 +79,20 @@ class MemoryStore:
         """See `RecordStore.has`."""
         return key in self._keys
 
-    def counts(self) -> dict[str, dict[Status, int]]:
-        """See `RecordStore.counts`."""
-        return {task_key: dict(counts) for task_key, counts in self._counts.items()}
-
-    def spaces(self) -> SpaceTallies:
-        """See `RecordStore.spaces`."""
-        tallies: SpaceTallies = {}
-        for record in self.scan():
-            trial = record.trial
-            if not trial.rung:
-                mine = tallies.setdefault(trial.task_key, {})
-                known = mine.get(trial.candidate.space, SpaceTally())
-                more = tally(record.measurement.status, 1, record.latency_s)
-                mine[trial.candidate.space] = known.plus(more)
+    def tallies(self) -> list[Tally]:
+        """See `RecordStore.tallies`."""
+        found: dict[tuple[str, str, str, Status], list[tuple[int, Record]]] = {}
+        for place, record in enumerate(self._records, start=1):
+            if not record.trial.rung:
+                status, toolchain = record.measurement.status, record.provenance.toolchain
+                alike = (record.trial.task_key, record.trial.candidate.space, toolchain, status)
+                found.setdefault(alike, []).append((place, record))
+        tallies = []
+        for alike, rows in found.items():
+            timed = [(n, r.latency_s) for n, r in rows if r.latency_s is not None]
+            best_s = min((s for _, s in timed), default=None)
+            tallies.append(Tally(*alike, len(rows), len(timed), best_s, max([0, *dict(timed)])))
         return tallies
-
-    def toolchains(self) -> ToolchainCounts:
-        """See `RecordStore.toolchains`."""
-        counts: ToolchainCounts = {}
-        for record in self.scan():
-            toolchain = record.provenance.toolchain
-            if not record.trial.rung and record.latency_s is not None and toolchain:
-                mine = counts[toolchain] = counts.pop(toolchain, {})  # it is the last now
-                mine[record.trial.task_key] = mine.get(record.trial.task_key, 0) + 1
-        return counts
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """See `RecordStore.put_sizes`."""
@@ -175,10 +155,6 @@ class MemoryStore:
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""
         return tuple(self._sessions)
-
-    def elapsed_s(self) -> float:
-        """See `RecordStore.elapsed_s`."""
-        return math.fsum(span.elapsed_s for span in self._sessions)
 
     def flush(self) -> None:
         """See `RecordStore.flush`; there is nothing to wait for."""

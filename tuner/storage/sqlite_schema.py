@@ -69,6 +69,9 @@ CREATE = (
     """CREATE TABLE history (
         seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, part BLOB NOT NULL)""",
 )
+INDEX_TALLIES = """CREATE INDEX IF NOT EXISTS record_tallies
+    ON record (rung, task_key, space, toolchain, status, latency_s)"""
+"""The index that tallies are read from, without a look at the records."""
 INSERT_HISTORY = "INSERT INTO history (key, part) VALUES (?, ?) ON CONFLICT DO NOTHING"
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
@@ -97,6 +100,9 @@ SELECT_RECORD = """SELECT task_key, kind, payload, space, instance, rung, status
 SELECT_TASK = "SELECT key, name, module, target, weight, flops, domain FROM task ORDER BY place"
 SELECT_SESSION = """SELECT number, started_s, heartbeat_s, ended_s, reason, utilisation
     FROM session ORDER BY number"""
+SELECT_TALLIES = """SELECT task_key, space, toolchain, status, COUNT(*), COUNT(latency_s),
+    MIN(latency_s), coalesce(MAX(CASE WHEN latency_s IS NOT NULL THEN seq END), 0)
+    FROM record WHERE rung = 0 GROUP BY task_key, space, toolchain, status"""
 SELECT_SIZES = "SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place"
 SELECT_HISTORY = "SELECT part FROM history ORDER BY seq"
 PROBES = (SELECT_RECORD, SELECT_TASK, SELECT_SESSION, SELECT_SIZES, SELECT_HISTORY)

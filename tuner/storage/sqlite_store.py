@@ -9,7 +9,6 @@ loses nothing that was told to anyone. SQLite cannot hold every value of a recor
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +23,8 @@ from tuner.storage import sqlite_schema as schema
 from tuner.storage.base import (
     SessionSpan,
     SpaceSizes,
-    SpaceTallies,
-    SpaceTally,
-    ToolchainCounts,
+    Tally,
     as_vector,
-    tally,
 )
 from tuner.storage.history import History, joined
 from tuner.storage.sqlite_file import advice_on, has_tables, uri_of, version_of
@@ -95,6 +91,8 @@ class SqliteStore:
                 for statement in schema.CREATE:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
+            if version_of(db) == schema.VERSION:
+                db.execute(schema.INDEX_TALLIES)
 
     def _is_whole(self) -> bool:
         """Whether the file has all tables and columns."""
@@ -214,37 +212,12 @@ class SqliteStore:
         )
         return bool(self._rows(query, schema.key_row(key)))
 
-    def counts(self) -> dict[str, dict[Status, int]]:
-        """See `RecordStore.counts`."""
-        counts: dict[str, dict[Status, int]] = {}
-        for task_key, status, n in self._rows(
-            "SELECT task_key, status, COUNT(*) FROM record WHERE rung = 0 GROUP BY task_key, status"
-        ):
-            counts.setdefault(task_key, {})[schema.status_of(status)] = n
-        return counts
-
-    def spaces(self) -> SpaceTallies:
-        """See `RecordStore.spaces`."""
-        tallies: SpaceTallies = {}
-        for task_key, space, status, number, best_s in self._rows(
-            "SELECT task_key, space, status, COUNT(*), MIN(latency_s) FROM record WHERE rung = 0"
-            " GROUP BY task_key, space, status"
-        ):
-            mine = tallies.setdefault(task_key, {})
-            more = tally(schema.status_of(status), number, best_s)
-            mine[space] = mine.get(space, SpaceTally()).plus(more)
-        return tallies
-
-    def toolchains(self) -> ToolchainCounts:
-        """See `RecordStore.toolchains`."""
-        counts: ToolchainCounts = {}
-        for task_key, toolchain, number, _ in self._rows(
-            "SELECT task_key, toolchain, COUNT(*), MAX(seq) AS last FROM record WHERE rung = 0"
-            " AND latency_s IS NOT NULL AND toolchain <> '' GROUP BY task_key, toolchain"
-            " ORDER BY last"
-        ):
-            counts[toolchain] = {**counts.pop(toolchain, {}), task_key: number}
-        return counts
+    def tallies(self) -> list[Tally]:
+        """See `RecordStore.tallies`."""
+        return [
+            Tally(task_key, space, toolchain, schema.status_of(status), *numbers)
+            for task_key, space, toolchain, status, *numbers in self._rows(schema.SELECT_TALLIES)
+        ]
 
     def put_sizes(self, sizes: SpaceSizes) -> None:
         """See `RecordStore.put_sizes`."""
@@ -330,10 +303,6 @@ class SqliteStore:
                 schema.SELECT_SESSION
             )
         )
-
-    def elapsed_s(self) -> float:
-        """See `RecordStore.elapsed_s`."""
-        return math.fsum(span.elapsed_s for span in self.sessions())
 
     def flush(self) -> None:
         """See `RecordStore.flush`; there is nothing to wait for."""

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from tuner.errors import TunerError
 from tuner.record import Status
 from tuner.request.target_text import is_emulated
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, elapsed_s
+from tuner.storage.tallies import count_by_toolchain, count_statuses
 from tuner.task import Task
 from tuner.utilisation import total
 from tuner.view.progress import fold
@@ -35,12 +36,12 @@ def view_run(
     settled = has_ended(store)
     show = view_winners if settled or winners else view_search
     views = show(store, chosen_s)
-    tasks, elapsed_s = store.tasks(), store.elapsed_s()
+    tasks, worked_s = store.tasks(), elapsed_s(store.sessions())
     trials = sum(view.trials for view in views)
     return RunView(
         tasks=views,
-        elapsed_s=elapsed_s,
-        trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+        elapsed_s=worked_s,
+        trials_per_s=trials / worked_s if worked_s > 0 else 0.0,
         utilisation=total(span.utilisation for span in store.sessions()),
         settled=settled,
         modelled=any(is_emulated(task.target) for task in tasks),
@@ -59,7 +60,7 @@ def view_search(
     store: RecordStore, chosen_s: Mapping[str, float] = NO_SETS_S
 ) -> tuple[TaskView, ...]:
     """Each task with its latencies in the search, in the order of the model."""
-    counts, defaults = store.counts(), store.defaults()
+    counts, defaults = count_statuses(store.tallies()), store.defaults()
     return tuple(
         _searched(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in store.tasks()
@@ -79,7 +80,7 @@ def view_winners(
     tasks = [t for t in store.tasks() if task is None or task in (t.name, t.key)]
     if task is not None and not tasks:
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
-    counts, defaults = store.counts(), store.defaults()
+    counts, defaults = count_statuses(store.tallies()), store.defaults()
     return tuple(
         _won(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in tasks
@@ -137,7 +138,7 @@ def _won(
 
 def view_toolchains(store: RecordStore, tasks: Sequence[Task]) -> tuple[ToolchainView, ...]:
     """The toolchains of a run; the one that was used last is the last."""
-    counts = store.toolchains()
+    counts = count_by_toolchain(store.tallies())
     won: dict[str, list[str]] = {}
     for task in tasks:
         # With a single one, as nearly always, who won with it need not be looked up.

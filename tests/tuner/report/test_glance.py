@@ -127,7 +127,7 @@ def test_nothing_new_is_read_where_there_is_nothing_new(
     for r in STORY[:3]:
         store.append(r)
     first = looking.look(store, 0.0)
-    for reading in ("counts", "best", "scan", "tasks", "fastest", "features"):
+    for reading in ("tallies", "best", "scan", "tasks", "fastest", "features"):
         monkeypatch.setattr(SqliteStore, reading, lambda *_, **__: pytest.fail("read anew"))
     assert looking.look(store, 0.0) == first
 

@@ -22,6 +22,7 @@ from tuner.record import (
     Status,
     Trial,
 )
+from tuner.storage.base import elapsed_s
 from tuner.storage.sqlite_schema import VERSION
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -46,7 +47,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert store.defaults() == {"t": "d"}
         assert list(store.scan()) == store.best("t", 1) == [record(1)]
         assert store.features("t")[record(1).trial.candidate.key].tolist() == [0.0, 1.0, 2.0]
-        assert store.elapsed_s() == 3.0
+        assert elapsed_s(store.sessions()) == 3.0
         assert store.append(record(1)) is False
         assert store.begin_session(9.0) == 2
 
@@ -165,7 +166,7 @@ def test_what_only_a_newer_tuner_can_have_written_is_refused_in_one_line(
         store.append(record(0))
         store._db.execute(change)
         readings: list[Callable[[], object]] = [lambda: list(store.scan())]
-        of_all = [store.counts, store.spaces]
+        of_all = [store.tallies]
         readings += of_all if "status" in change else [lambda: store.best("t", 1)]
         for reading in readings:
             with pytest.raises(TunerError, match=f"{says}, which this tuner does not know: use"):

@@ -18,12 +18,18 @@ from hypothesis import strategies as st
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.storage.base import RecordStore, SpaceTally
+from tuner.storage.base import RecordStore, elapsed_s
 from tuner.storage.history import Fit, History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.tallies import (
+    SpaceTally,
+    count_by_space,
+    count_by_toolchain,
+    count_statuses,
+)
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
 
@@ -86,7 +92,7 @@ class TestRecords:
         assert store.append(timed(1, 0.5), np.array([2.0], np.float32)) is False
         assert list(store.scan()) == [first]
         assert store.best("t", 9) == [first]
-        assert store.counts() == {"t": {Status.OK: 1}}
+        assert count_statuses(store.tallies()) == {"t": {Status.OK: 1}}
         assert store.features("t")[candidate(1).key].tolist() == [1.0]
 
     def test_a_written_setting_keeps_its_trace_for_each_task(self, store: RecordStore) -> None:
@@ -173,7 +179,10 @@ class TestBest:
         store.append(timed(1, 1.0, rung=1))
         store.append(failed(3, Status.WRONG))
         store.append(failed(1, Status.LOST, task="u"))
-        assert store.counts() == {"t": {Status.OK: 2, Status.WRONG: 1}, "u": {Status.LOST: 1}}
+        assert count_statuses(store.tallies()) == {
+            "t": {Status.OK: 2, Status.WRONG: 1},
+            "u": {Status.LOST: 1},
+        }
 
     def test_spaces_are_those_of_the_search(self, store: RecordStore) -> None:
         mine = candidate(1).space
@@ -183,7 +192,7 @@ class TestBest:
         store.append(timed(2, 0.5, rung=1))
         store.append(failed(3, Status.WRONG))
         store.append(Record(Trial("t", other), Measurement(Status.INVALID, error="no")))
-        assert store.spaces() == {
+        assert count_by_space(store.tallies()) == {
             "t": {mine: SpaceTally(3, 1, 1.0, 3), "other": SpaceTally(0, 1, None, 1)}
         }
 
@@ -194,7 +203,7 @@ class TestBest:
         found += [(timed(n, 1.0, task="u"), used) for n, used in enumerate(["e 5.0", "a 2.0"])]
         for record, toolchain in found:
             store.append(replace(record, provenance=Provenance("w", "d", toolchain)))
-        assert [*store.toolchains().items()] == [
+        assert [*count_by_toolchain(store.tallies()).items()] == [
             ("b 1.0", {"t": 2}),
             ("e 5.0", {"u": 1}),
             ("a 2.0", {"t": 1, "u": 1}),
@@ -274,15 +283,15 @@ class TestTasks:
 
 class TestSessions:
     def test_time_adds_up_over_sessions(self, store: RecordStore) -> None:
-        assert store.elapsed_s() == 0.0
+        assert elapsed_s(store.sessions()) == 0.0
         first = store.begin_session(100.0)
-        assert store.elapsed_s() == 0.0
+        assert elapsed_s(store.sessions()) == 0.0
         store.heartbeat(first, 110.0)
-        assert store.elapsed_s() == 10.0
+        assert elapsed_s(store.sessions()) == 10.0
         second = store.begin_session(500.0)  # the first was killed
         store.heartbeat(second, 505.0)
         store.end_session(second, 507.0, "budget spent")
-        assert store.elapsed_s() == 17.0
+        assert elapsed_s(store.sessions()) == 17.0
         assert [s.reason for s in store.sessions()] == ["", "budget spent"]
         assert [s.number for s in store.sessions()] == [first, second]
 
@@ -299,13 +308,13 @@ class TestSessions:
         store.end_session(session, 5.0, "interrupted")
         store.heartbeat(session, 9.0)
         store.end_session(session, 9.0, "again")
-        assert store.elapsed_s() == 5.0
+        assert elapsed_s(store.sessions()) == 5.0
         assert store.sessions()[0].reason == "interrupted"
 
     def test_a_clock_set_back_costs_no_time(self, store: RecordStore) -> None:
         store.end_session(store.begin_session(0.0), 5.0, "")
         store.heartbeat(store.begin_session(100.0), 50.0)
-        assert store.elapsed_s() == 5.0
+        assert elapsed_s(store.sessions()) == 5.0
 
     def test_closing_twice_is_allowed(self, store: RecordStore) -> None:
         store.close()

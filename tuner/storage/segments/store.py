@@ -22,13 +22,11 @@ from pathlib import Path
 
 from tuner.arrays import Features
 from tuner.errors import TunerError
-from tuner.record import Record, Status, TrialKey
+from tuner.record import Record, TrialKey
 from tuner.storage.base import (
     SessionSpan,
     SpaceSizes,
-    SpaceTallies,
-    SpaceTally,
-    ToolchainCounts,
+    Tally,
     as_vector,
 )
 from tuner.storage.history import History
@@ -185,35 +183,12 @@ class SegmentStore:
         with self._reading():
             return self._pending.has(key) or self._index.has(key)
 
-    def counts(self) -> dict[str, dict[Status, int]]:
-        """See `RecordStore.counts`."""
+    def tallies(self) -> list[Tally]:
+        """See `RecordStore.tallies`."""
         with self._reading():
-            counts, pending = self._index.counts(), self._pending.counts()
-        for task_key, more in pending.items():
-            mine = counts.setdefault(task_key, {})
-            for status, n in more.items():
-                mine[status] = mine.get(status, 0) + n
-        return counts
-
-    def spaces(self) -> SpaceTallies:
-        """See `RecordStore.spaces`."""
-        with self._reading():
-            tallies, pending = self._index.spaces(), self._pending.spaces()
-        for task_key, more in pending.items():
-            mine = tallies.setdefault(task_key, {})
-            for space, tally in more.items():
-                mine[space] = mine.get(space, SpaceTally()).plus(tally)
-        return tallies
-
-    def toolchains(self) -> ToolchainCounts:
-        """See `RecordStore.toolchains`."""
-        with self._reading():
-            counts, pending = self._index.toolchains(), self._pending.toolchains()
-        for toolchain, more in pending.items():
-            mine = counts[toolchain] = counts.pop(toolchain, {})  # what is pending is the newest
-            for task_key, n in more.items():
-                mine[task_key] = mine.get(task_key, 0) + n
-        return counts
+            durable, pending = self._index.tallies(), self._pending.tallies()
+        last = max((each.last for each in durable), default=0)
+        return [*durable, *(replace(each, last=each.last and last + each.last) for each in pending)]
 
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""
@@ -298,10 +273,6 @@ class SegmentStore:
             return span
         said = span.utilisation if beat.utilisation is None else beat.utilisation
         return replace(span, heartbeat_s=beat.now_s, utilisation=said)
-
-    def elapsed_s(self) -> float:
-        """See `RecordStore.elapsed_s`."""
-        return math.fsum(span.elapsed_s for span in self.sessions())
 
     def close(self) -> None:
         """Make everything durable, give the lease back and let go of the index.

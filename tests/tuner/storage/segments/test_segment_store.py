@@ -24,7 +24,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.folder_lock import locked
 from tuner.record import Measurement, Record, Status, Trial, record_line
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, elapsed_s
 from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
 from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Segment, encode, records_in
@@ -33,6 +33,7 @@ from tuner.storage.segments.lease import Lease, LeaseLost
 from tuner.storage.segments.log import Position, last_number, path_of, read_on
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.tallies import count_by_space, count_by_toolchain, count_statuses
 from tuner.task import Task
 
 TASKS = (Task("t", "matmul", "{}", "{}", 2.0, shapes=(((("n", 1),), 0.5),)), Task("u", "u", "", ""))
@@ -70,12 +71,13 @@ def told(store: RecordStore) -> list[object]:
     return [
         [record_line(r) for r in store.scan()],
         [[record_line(r) for r in store.best(key, 5)] for key in tasks],
-        store.counts(),
+        count_statuses(store.tallies()),
+        count_by_space(store.tallies()),
+        [*count_by_toolchain(store.tallies()).items()],
         [{k: v.tolist() for k, v in store.features(key).items()} for key in tasks],
         store.tasks(),
         store.defaults(),
         store.sessions(),
-        store.elapsed_s(),
     ]
 
 
@@ -303,7 +305,7 @@ class TestSegments:
             before = last_number(objects)
             for n in range(2, 9):
                 store.heartbeat(session, float(n), {"runner": {"busy": 1.0}} if n == 3 else None)
-            assert store.elapsed_s() == 7.0
+            assert elapsed_s(store.sessions()) == 7.0
             assert store.sessions()[0].utilisation == {"runner": {"busy": 1.0}}
             assert last_number(objects) == before
             store.append(record(1))
@@ -525,6 +527,7 @@ from tuner.storage.objects.url import open_object_store
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.tallies import count_by_space, count_by_toolchain, count_statuses
 store = SegmentStore(open_object_store(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
 index = SqliteStore(Path(sys.argv[2]), read_only=True)
 waiting = []
