@@ -13,6 +13,7 @@ from benchmarks.process_tree import Seen, Watched
 from benchmarks.race import Race
 from benchmarks.suites import gemm_shape, workload
 from tuner.errors import TunerError
+from tuner.view.task_view import TaskView
 
 RUN = OurRun(Path("run"), "", Watched("", 0.0, 9.0, "", "", Seen()), (), None, {})
 
@@ -74,19 +75,12 @@ def test_a_program_without_a_winner_counts_as_failed() -> None:
 
 
 def test_tasks_of_a_model_come_by_the_time_it_spends_in_them() -> None:
-    def task(name: str, weight: float, latency_ms: float | None) -> dict[str, object]:
-        return {
-            "name": name,
-            "weight": weight,
-            "trials": 4,
-            "default_ms": 9.0,
-            "latency_ms": latency_ms,
-            "gflops": None,
-            "candidate": "c",
-        }
-
-    tasks = [task("once", 1.0, 3.0), task("often", 4.0, 1.0), task("unknown", 1.0, None)]
-    rows = versus_onnxruntime.task_rows(tasks)  # type: ignore[arg-type]
+    tasks = [
+        TaskView("a", "once", 1.0, best_s=0.003),
+        TaskView("b", "often", 4.0, best_s=0.001),
+        TaskView("c", "unknown"),
+    ]
+    rows = versus_onnxruntime.task_rows(tasks)
     assert [(r["task"], r["share_ms"]) for r in rows] == [
         ("often", 4.0),
         ("once", 3.0),

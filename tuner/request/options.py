@@ -27,6 +27,12 @@ DEVICE_WAIT_S = 600.0
 """The default for the time to wait for a machine that has room for a worker."""
 
 
+def _read_target(value: Any) -> str:
+    """The text as it was given, which a run that goes on has in its manifest."""
+    text = target_text.target(value)
+    return value.strip() if isinstance(value, str) else text
+
+
 def _read_effort(value: Any) -> Effort:
     return value if isinstance(value, Effort) else EFFORTS[checks.one_of("effort", value, EFFORTS)]
 
@@ -84,7 +90,7 @@ class TuneOptions:
         str,
         Setting(
             "--target",
-            target_text.target,
+            _read_target,
             "What to compile for; auto is what this machine, or the cluster, has.",
             "auto|llvm|cuda|JSON",
             words=("auto", *target_text.TARGET_KINDS),

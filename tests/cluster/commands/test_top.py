@@ -174,7 +174,7 @@ def test_without_arguments_all_that_work_here_and_lie_below(
 
 
 def test_who_looks_in_vain_says_so_and_looks_on() -> None:
-    looks = iter([ZeroDivisionError("a defect"), [Glance("x", "at work")]])
+    looks = iter([ZeroDivisionError("a defect"), [Glance(name="x", state="at work")]])
 
     def source(now_s: float) -> list[Glance]:
         found = next(looks)

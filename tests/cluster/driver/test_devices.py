@@ -54,7 +54,7 @@ def test_a_question_can_be_stopped(answers: list[list[str]]) -> None:
 def test_a_kind_is_each_unlike_device_and_a_target_the_most_frequent_that_fits(
     target: str, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (Device(target, name, name) for name in ("one", "other"))
+    one, other = (Device(target, name) for name in ("one", "other"))
     no_such = devices._Answer(None, TunerError("no such device"))
     answers = [devices._Answer(one), no_such, devices._Answer(other), devices._Answer(other)]
     monkeypatch.setattr(devices, "machines_for", lambda asked, wait: (asked, []))
