@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tuner", "spaces", "actors", "cluster")
 TELLING = (
     *("tuner/view", "tuner/report", "tuner/pages", "tuner/tracking"),
-    *("cluster/console", "cluster/grafana", "cluster/commands/results"),
-    "cluster/driver/run_glances.py",
+    *("cluster/console", "cluster/commands/results", "cluster/grafana"),
+    *("cluster/driver/run_glances.py", "cluster/ray_workers/grafana.py"),
 )
 _LATENCY = re.compile(r"^(\w*_)?(latency|best|default|before|after)_(s|ms|us)$")
 _NAMES = {"name", "task", "key", "task_key", "claim", "before", "view"}
@@ -48,7 +48,7 @@ def files(*places: str) -> Iterator[Path]:
     """The modules in some folders, or those modules."""
     for place in places:
         path = ROOT / place
-        yield from [path] if path.suffix else sorted(path.rglob("*.py"))
+        yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
 
 
 def count(*places: str) -> dict[str, int]:

@@ -82,7 +82,7 @@ ROOMS = {
     "actors": ("nouns",),
     "cluster": (
         "scaling",
-        ("ray_workers", "grafana"),
+        "ray_workers",
         "search",
         ("driver", "console"),
         ("tune", "passes"),

@@ -15,7 +15,7 @@ from cluster.console.flags import PATH, debug_flag
 def grafana(file: Path) -> None:
     """Write the dashboard of runs on a cluster, to be imported into Grafana, or put where it looks
     for dashboards."""
-    from cluster.grafana.dashboard import dashboard_json
+    from cluster.ray_workers.grafana import dashboard_json
     from tuner.files.atomic import output_file
 
     with output_file(file) as out:

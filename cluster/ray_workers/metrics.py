@@ -1,6 +1,6 @@
 """A run's figures for Ray's dashboard and for Prometheus, which scrapes Ray's metrics port.
 
-What is shown of them in Grafana is in `cluster.grafana.panels`.
+What Grafana shows of them is in `cluster/configs/grafana-dashboard.json`.
 """
 
 from __future__ import annotations

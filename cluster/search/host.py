@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import ray
 
-from cluster.grafana.provision import offer_dashboard
+from cluster.ray_workers.grafana import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.import_check import ImportChecking
 from cluster.search.job import SearchJob, SearchState, load, save

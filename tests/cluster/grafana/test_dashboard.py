@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.cli import run
-from cluster.grafana.dashboard import UID, dashboard_json
-from cluster.grafana.panel import WIDTH
+from cluster.ray_workers.grafana import dashboard_json
 from tuner.utilisation import BUILDER, RUNNER, SPACE
 
 DASHBOARD: dict[str, Any] = json.loads(dashboard_json())
@@ -19,6 +18,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 TITLES = [panel["title"] for panel in PANELS]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
+WIDTH = 24
+"""Columns of a dashboard."""
 RAYS = "ray_"
 """What Ray puts before each name."""
 OF_HISTOGRAMS = {"le"}
@@ -26,7 +27,7 @@ OF_HISTOGRAMS = {"le"}
 
 
 def test_it_is_one_dashboard_with_a_name_of_its_own() -> None:
-    assert DASHBOARD["uid"] == UID
+    assert DASHBOARD["uid"] == "elasticTuner"
     assert DASHBOARD["title"] == "Elastic tuner"
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.grafana.dashboard import FILE_NAME, dashboard_json
-from cluster.grafana.provision import (
+from cluster.ray_workers.grafana import (
     DASHBOARDS,
+    FILE_NAME,
     METRICS,
+    dashboard_json,
     dashboards_folder,
     offer_dashboard,
     put_dashboard,

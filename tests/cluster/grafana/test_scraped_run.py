@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from benchmarks.fleet.guard import MARK, marked
-from cluster.grafana.dashboard import FILE_NAME, dashboard_json
+from cluster.ray_workers.grafana import FILE_NAME, dashboard_json
 from tests.cluster.grafana.prometheus import Prometheus, prometheus
 from tests.cluster.loopback_head import FOLDER, ROOT, ray_head
 from tests.cluster.sockets import listeners

@@ -1,4 +1,10 @@
-"""Puts the dashboard of runs beside Ray's own, where a Grafana of the cluster finds it.
+"""The dashboard of runs, and where a Grafana of the cluster finds it: beside Ray's own.
+
+`cluster/configs/grafana-dashboard.json` is of the form that Grafana 9 and newer read. Its metrics
+are those of `cluster.ray_workers.metrics`. All are gauges that the search sets anew every few
+seconds, and go on where a search that died is started again; histograms begin anew. The series of a
+search that is gone stay for a while, beside those of the one in its place: therefore the largest of
+a run is shown where a metric is the state of the run.
 
 Ray's dashboard server, on the head, makes that folder when it starts. A cluster without it has no
 folder, and where the search is on another machine than the head there is none either: then nothing
@@ -12,12 +18,19 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from cluster.grafana.dashboard import FILE_NAME, dashboard_json
 from tuner.files.atomic import write_bytes
 
+FILE_NAME = "elastic_tuner_grafana_dashboard.json"
+"""The dashboard's name among those of Ray's own."""
+_DASHBOARD = Path(__file__).parents[1] / "configs" / "grafana-dashboard.json"
 DASHBOARDS = "RAY_METRICS_GRAFANA_DASHBOARD_OUTPUT_DIR"
 METRICS = "RAY_METRICS_OUTPUT_ROOT"
 """Ray's variables for where its dashboards, or all its files for Grafana and Prometheus, go."""
+
+
+def dashboard_json() -> str:
+    """The dashboard of runs, as the text of a file."""
+    return _DASHBOARD.read_text(encoding="utf-8")
 
 
 def dashboards_folder(session: Path, environment: Mapping[str, str]) -> Path:
