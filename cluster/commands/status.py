@@ -47,11 +47,19 @@ def status(run: RunLocation, as_json: bool) -> None:
 
 def _print(run: RunView) -> None:
     from cluster.console.closing_text import mixed_text
-    from cluster.console.terminal import by_kind, cells, columns, duration, utilisation
+    from cluster.console.terminal import (
+        duration,
+        name_columns,
+        render_cells,
+        tell_failures,
+        utilisation,
+    )
     from tuner.view.words import amount
 
-    rows = [(task.name, *cells(task)[:-1], by_kind(task.failures)) for task in run.tasks]
-    print_table("task", *columns(settled=run.settled), rows=rows)
+    rows = [
+        (task.name, *render_cells(task)[:-1], tell_failures(task.failures)) for task in run.tasks
+    ]
+    print_table("task", *name_columns(settled=run.settled), rows=rows)
     if len(run.spaces) > 1:
         click.echo()
         print_spaces(run.spaces)
@@ -59,7 +67,7 @@ def _print(run: RunView) -> None:
     cut = run.statuses.get(Status.CENSORED, 0)
     click.echo(
         f"{amount(run.trials, 'trial')} in {duration(run.elapsed_s)}, "
-        f"{run.trials_per_s:.1f}/s; failed: {by_kind(run.failures) or 'none'}"
+        f"{run.trials_per_s:.1f}/s; failed: {tell_failures(run.failures) or 'none'}"
         f"{f'; {cut} cut off' if cut else ''}"
     )
     if used := utilisation(run.utilisation):

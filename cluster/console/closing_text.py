@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cluster.console.terminal import duration, latency, listed, ratio
-from tuner.view.outcome import Step, last_quarter, rank_left, rank_won, stale_tasks
+from tuner.view.outcome import Step, find_stale, look_back, rank_left, rank_won
 from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
@@ -108,7 +108,7 @@ def _left(run: RunView) -> Iterator[str]:
 
 def mixed_text(run: RunView) -> str:
     """That a run's times were taken with several toolchains, and what that means."""
-    stale, newest = stale_tasks(run), run.toolchains[-1].toolchain
+    stale, newest = find_stale(run), run.toolchains[-1].toolchain
     of_them = (
         f"the best of {listed(stale, _NAMED)} has its time from an older one"
         if stale
@@ -120,7 +120,7 @@ def mixed_text(run: RunView) -> str:
 
 def _left_of(task: TaskView, share: float, *, first: bool) -> str:
     text = f"{task.name} {share:.0%}" + (" of the time" if first else "")
-    lately, saved = last_quarter(task)
+    lately, saved = look_back(task)
     if saved is None:
         return f"{text}, {amount(len(task.history), 'trial')}" if task.history else text
     if saved < _SMALL:

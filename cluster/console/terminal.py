@@ -80,7 +80,7 @@ def head(snapshot: Snapshot) -> str:
     return "  ".join(parts)
 
 
-def by_kind(failures: Mapping[Status, int]) -> str:
+def tell_failures(failures: Mapping[Status, int]) -> str:
     """Failures by kind, the most frequent first; empty where there are none."""
     ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in ordered)
@@ -98,7 +98,7 @@ def utilisation(seconds: SlotSeconds) -> str:
     return f"busy: {', '.join(parts)}" if parts else ""
 
 
-def columns(*, settled: bool) -> tuple[str, ...]:
+def name_columns(*, settled: bool) -> tuple[str, ...]:
     """The columns of the table of tasks, after their names: what a search has found is not the last
     word.
 
@@ -109,7 +109,7 @@ def columns(*, settled: bool) -> tuple[str, ...]:
     return ("weight", "trials", "default", best, "speed-up", "failed")
 
 
-def cells(task: TaskView) -> tuple[str, ...]:
+def render_cells(task: TaskView) -> tuple[str, ...]:
     """A task's row in that table."""
     return (
         f"{task.weight:g}",
@@ -127,10 +127,10 @@ def table(run: RunView, *, rows: int | None = ROWS) -> Table:
     shown = ordered if rows is None or len(ordered) <= rows else ordered[: rows - 1]
     grid = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     grid.add_column("task")  # the only one that may shrink; its cells do not wrap
-    for column in columns(settled=run.settled):
+    for column in name_columns(settled=run.settled):
         grid.add_column(column, justify="right", no_wrap=True)
     for task in shown:
-        grid.add_row(Text(task.name, no_wrap=True, overflow="ellipsis"), *cells(task))
+        grid.add_row(Text(task.name, no_wrap=True, overflow="ellipsis"), *render_cells(task))
     if rest := ordered[len(shown) :]:
         trials, failed = sum(task.trials for task in rest), sum(task.failed for task in rest)
         weight = f"{sum(task.weight for task in rest):g}"
@@ -144,7 +144,7 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
     parts: list[Text | Table] = [Text(head(snapshot), style="bold")]
     if snapshot.tasks:
         parts.append(table(snapshot, rows=rows))
-    if failed := by_kind(snapshot.failures):
+    if failed := tell_failures(snapshot.failures):
         parts.append(Text(f"failed: {failed}", style="dim"))
     if used := utilisation(snapshot.utilisation):
         parts.append(Text(used, style="dim"))
@@ -156,7 +156,7 @@ def picture(snapshot: Snapshot, *, note: str = "", rows: int | None = ROWS) -> G
 def line(snapshot: Snapshot, *, note: str = "") -> str:
     """The run as one line of a log."""
     text = head(snapshot)
-    if failed := by_kind(snapshot.failures):
+    if failed := tell_failures(snapshot.failures):
         text += f"  failed: {failed}"
     if snapshot.phase is Phase.DONE and (used := utilisation(snapshot.utilisation)):
         text += f"  {used}"

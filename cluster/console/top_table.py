@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cluster.console.terminal import by_kind, duration, latency, ratio, table
+from cluster.console.terminal import duration, latency, ratio, table, tell_failures
 from tuner.report.glance import Glance
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, SlotSeconds, shares
 
@@ -54,7 +54,7 @@ def top_picture(glances: Sequence[Glance], *, width: int, rows: int | None) -> G
     if len(ordered) == 1 and ordered[0].tasks:
         (only,) = ordered
         if only.failures:
-            parts.append(Text(f"failed: {by_kind(only.failures)}", style="dim"))
+            parts.append(Text(f"failed: {tell_failures(only.failures)}", style="dim"))
         most = None if rows is None else max(3, rows - 5)
         parts += [Text(), table(only, rows=most)]
     return Group(*parts)

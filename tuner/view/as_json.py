@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.record import Status
-from tuner.view.outcome import last_quarter, rank_left, rank_won, stale_tasks, still_falls
+from tuner.view.outcome import find_stale, look_back, rank_left, rank_won, still_falls
 from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView, SpaceView
 from tuner.view.task_view import TaskView
@@ -113,7 +113,7 @@ def outcome_json(run: RunView) -> dict[str, Any]:
             if space.fruitless
         ],
         "toolchains": [used.toolchain for used in run.toolchains],
-        "stale": list(stale_tasks(run)),
+        "stale": list(find_stale(run)),
         "falling": still_falls(run),
         "before_ms": (run.untuned_s or 0.0) * 1e3,
         "after_ms": (run.tuned_s or 0.0) * 1e3,
@@ -121,7 +121,7 @@ def outcome_json(run: RunView) -> dict[str, Any]:
 
 
 def _left_json(task: TaskView, share: float) -> dict[str, Any]:
-    lately, saved = last_quarter(task)
+    lately, saved = look_back(task)
     return {
         "task": task.name,
         "share": share,

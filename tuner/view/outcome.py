@@ -74,7 +74,7 @@ def _heaviest(ordered: Sequence[TaskView], parts: Mapping[str, float]) -> Ranked
     return [row for row in shares if row is shares[0] or row[1] >= _LEAST_SHARE]
 
 
-def last_quarter(task: TaskView) -> tuple[int, float | None]:
+def look_back(task: TaskView) -> tuple[int, float | None]:
     """The number of a task's last trials, a quarter of those in its history, and the share of its
     latency that they saved; None where there are too few trials to tell."""
     trials = len(task.history)
@@ -88,12 +88,12 @@ def last_quarter(task: TaskView) -> tuple[int, float | None]:
 def still_falls(run: RunView) -> bool:
     """Whether the last quarter of the trials of the heaviest tasks still made the model faster, or
     there are too few to tell."""
-    rows = [(task, share, last_quarter(task)[1]) for task, share in rank_left(run)]
+    rows = [(task, share, look_back(task)[1]) for task, share in rank_left(run)]
     few = any(task.history and saved is None for task, _, saved in rows)
     return few or sum(share * (saved or 0.0) for _, share, saved in rows) >= _FALLING
 
 
-def stale_tasks(run: RunView) -> tuple[str, ...]:
+def find_stale(run: RunView) -> tuple[str, ...]:
     """Names of the tasks whose winner was timed with another toolchain than the newest."""
     newest = run.toolchains[-1].toolchain if run.toolchains else ""
     known = [task for task in run.tasks if task.toolchain and newest]

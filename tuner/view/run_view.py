@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tuner.record import Status
 from tuner.utilisation import SlotSeconds
-from tuner.view.task_view import TaskView, failures_of
+from tuner.view.task_view import TaskView, count_failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class RunView:
     @property
     def failures(self) -> dict[Status, int]:
         """Number of trials that failed, by kind; only kinds that occurred."""
-        return failures_of(self.statuses)
+        return count_failures(self.statuses)
 
     @property
     def uncompared(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class TaskView:
     @property
     def failures(self) -> dict[Status, int]:
         """Number of trials that failed, by kind; only kinds that occurred."""
-        return failures_of(self.statuses)
+        return count_failures(self.statuses)
 
     @property
     def failed(self) -> int:
@@ -86,6 +86,6 @@ class TaskView:
         return None if known is None else self.weight * known
 
 
-def failures_of(statuses: Mapping[Status, int]) -> dict[Status, int]:
+def count_failures(statuses: Mapping[Status, int]) -> dict[Status, int]:
     """The number of trials that failed, by kind, in the order of the kinds."""
     return {status: statuses[status] for status in Status if statuses.get(status) and status.failed}

@@ -100,7 +100,7 @@ def shapes_to_show(shapes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def _print(schedules: Sequence[BestSchedule]) -> None:
-    from cluster.console.terminal import cells, columns
+    from cluster.console.terminal import name_columns, render_cells
 
     for best in schedules:
         if best.trace is not None:
@@ -111,6 +111,6 @@ def _print(schedules: Sequence[BestSchedule]) -> None:
     lines = []
     for task in (best.task for best in schedules):
         gflops = "-" if task.gflops is None else f"{task.gflops:.1f}"
-        lines.append((task.name, *cells(task)[:-1], gflops, shown_space(task.space or "-")))
-    heads = ("task", *columns(settled=True)[:-1], "GFLOP/s", "space")
+        lines.append((task.name, *render_cells(task)[:-1], gflops, shown_space(task.space or "-")))
+    heads = ("task", *name_columns(settled=True)[:-1], "GFLOP/s", "space")
     print_table(*heads, rows=lines)

@@ -13,7 +13,7 @@ from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_search
 from tuner.view.outcome import (
-    last_quarter,
+    look_back,
     next_steps,
     rank_left,
     rank_won,
@@ -57,8 +57,8 @@ def test_what_was_won_is_the_models_and_by_task() -> None:
 def test_what_is_left_is_where_the_time_is_now_and_whether_it_still_falls() -> None:
     both = run(DENSE, CONV)
     assert rank_left(both) == [(CONV, pytest.approx(0.8)), (DENSE, pytest.approx(0.2))]
-    assert last_quarter(CONV) == (10, pytest.approx(0.5))
-    assert last_quarter(DENSE) == (10, 0.0)
+    assert look_back(CONV) == (10, pytest.approx(0.5))
+    assert look_back(DENSE) == (10, 0.0)
     assert still_falls(both)
 
 
@@ -66,7 +66,7 @@ def test_a_history_that_is_flat_in_its_last_quarter_does_not_fall() -> None:
     assert not still_falls(run(task("conv", 1.0, 0.010, 0.004, (0.008, *(0.004,) * 39))))
     few = task("conv", 1.0, 0.010, 0.004, (0.008, *(0.004,) * 6))
     assert still_falls(run(few)), "seven trials say nothing"
-    assert last_quarter(few) == (1, None)
+    assert look_back(few) == (1, None)
 
 
 def test_tasks_that_hardly_count_are_not_named() -> None:
@@ -171,7 +171,7 @@ def test_it_is_read_from_records_and_re_timings_count() -> None:
     assert (seen.untuned_s, seen.tuned_s) == pytest.approx((0.012, 0.005))
     ((left, _),) = rank_left(seen)
     assert len(left.history) == 12
-    assert last_quarter(left) == (3, pytest.approx(1 - 0.004 / 0.0055))
+    assert look_back(left) == (3, pytest.approx(1 - 0.004 / 0.0055))
 
 
 def test_a_space_all_of_whose_trials_failed_is_named() -> None:

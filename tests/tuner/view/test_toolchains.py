@@ -10,7 +10,7 @@ from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_run, view_winners
-from tuner.view.outcome import stale_tasks
+from tuner.view.outcome import find_stale
 from tuner.view.run_view import RunView, ToolchainView
 from tuner.view.task_view import TaskView
 
@@ -35,7 +35,7 @@ def test_a_run_of_one_toolchain_has_no_mark() -> None:
     store = store_of(record(CONV, "a", 1.0, OLD), record(DENSE, "a", 1.0, OLD))
     run = view_run(store)
     assert run.toolchains == (ToolchainView(OLD, 2, ("conv", "dense")),)
-    assert stale_tasks(run) == ()
+    assert find_stale(run) == ()
 
 
 def test_of_two_it_is_said_whose_time_is_of_the_older() -> None:
@@ -46,7 +46,7 @@ def test_of_two_it_is_said_whose_time_is_of_the_older() -> None:
     assert run.toolchains == (ToolchainView(OLD, 2, ("conv",)), ToolchainView(NEW, 1, ("dense",)))
     assert [task.toolchain for task in view_winners(store)] == [OLD, NEW]
     assert [task.toolchain for task in run.tasks] == [OLD, NEW], "while the search goes on, too"
-    assert stale_tasks(run) == ("conv",)
+    assert find_stale(run) == ("conv",)
 
 
 def test_a_winner_that_was_timed_again_is_no_more_of_the_older() -> None:
@@ -54,15 +54,15 @@ def test_a_winner_that_was_timed_again_is_no_more_of_the_older() -> None:
         record(CONV, "a", 1.0, OLD), record(DENSE, "b", 1.0, NEW), record(CONV, "a", 1.1, NEW, 1001)
     )
     run = view_run(store, winners=True)
-    assert stale_tasks(run) == ()
+    assert find_stale(run) == ()
     assert run.tasks[0].toolchain == NEW
 
 
 def test_what_is_not_known_is_not_marked() -> None:
     used = tuple(ToolchainView(name, 1, ()) for name in (OLD, NEW))
     unknown, older = TaskView("c", "conv"), TaskView("d", "dense", toolchain=OLD)
-    assert stale_tasks(RunView(tasks=(unknown, older), toolchains=used)) == ("dense",)
-    assert stale_tasks(RunView(tasks=(older,))) == ()
+    assert find_stale(RunView(tasks=(unknown, older), toolchains=used)) == ("dense",)
+    assert find_stale(RunView(tasks=(older,))) == ()
     run = view_run(store_of(record(CONV, "a", 1.0, "")))
     assert (run.toolchains, run.tasks[0].toolchain) == ((), "")
 
