@@ -23,7 +23,7 @@ from benchmarks.machine import about
 from tuner.candidate import Candidate
 from tuner.effort import EFFORTS
 from tuner.runs.folder import RunFolder
-from tuner.storage.history import Outlook
+from tuner.storage.history import History, Outlook
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.view.progress import fold
@@ -83,7 +83,7 @@ def _look(store: SqliteStore, rounds: int) -> Iterator[dict[str, Any]]:
         spent += record.measurement.status.spends_budget and not record.trial.rung
         if progress[key].best_s != before_s:
             fastest[key].append((spent, record.trial.candidate))
-    outlooks = outlooks_to_judge(store.history().outlooks, spent)
+    outlooks = outlooks_to_judge(store.get(History).outlooks, spent)
     ends = sorted({n for outlook in outlooks for n in (outlook.trials, 2 * outlook.trials)})
     totals_s = dict.fromkeys(ends, 0.0)
     with start_timer(tasks[0].target) as timer:

@@ -41,6 +41,7 @@ from tuner.report.trust.claims import Claim
 from tuner.report.trust.verify import Seen, Verdict, verified
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -290,7 +291,7 @@ def keys(value: dict[str, Any]) -> list[str]:
 
 def a_store() -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks([TASK], {TASK.key: DEFAULT.key})
+    store.put(Tasks([TASK]), Defaults({TASK.key: DEFAULT.key}))
     return store
 
 
@@ -328,7 +329,7 @@ def test_keys_of_tasks() -> None:
 def test_keys_of_status() -> None:
     store = a_store()
     good, where = Measurement(Status.OK, (1.0,)), Provenance("w", "d", "tvm=1")
-    store.append(Record(Trial(TASK.key, DEFAULT), good, where))
+    store.append_many([(Record(Trial(TASK.key, DEFAULT), good, where), None)])
     assert keys(status_json(view_run(store))) == rows("JSON of `status`")
 
 
@@ -449,9 +450,9 @@ def test_metrics_and_artifacts(tmp_path: Path) -> None:
     spool.close(RunStatus.FINISHED)
     good = Measurement(Status.OK, (0.5,))
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
-        store.put_tasks([TASK], {})
+        store.put(Tasks([TASK]))
         for rung in (0, 1):
-            store.append(Record(Trial("key", DEFAULT, rung=rung), good))
+            store.append_many([(Record(Trial("key", DEFAULT, rung=rung), good), None)])
     paths = TrackingPaths(tmp_path)
     curves = RecordCurves(paths.store, paths.spool, lambda task: True)
     files_of = RecordFiles(paths.store, paths.folder)

@@ -25,6 +25,7 @@ from tuner.search.base import SearchMaker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver
@@ -193,7 +194,7 @@ def run_core(
     folder.mkdir(parents=True, exist_ok=True)
     spool, timeline = SpoolObserver(folder, name="simulated", params={}), Timeline()
     with closing(SqliteStore(run.store)) as store:
-        store.put_tasks(sought.tasks, {k: c.key for k, c in sought.defaults.items()})
+        store.put(Tasks(sought.tasks), Defaults({k: c.key for k, c in sought.defaults.items()}))
         session = Session(
             sought.tasks,
             sought.defaults,

@@ -37,6 +37,7 @@ from tuner.session.allocator import Allocator
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.user_code.find import find_layer
@@ -211,7 +212,9 @@ def search(
     base = warm_start.base(tasks[0].name) if policy.base else None
     rows = {r.task.key: r.recorded() for r in recordings}
     defaults = {r.task.key: default_of(r) for r in recordings}
-    store.put_tasks(tasks, {key: default.candidate.key for key, default in defaults.items()})
+    store.put(
+        Tasks(tasks), Defaults({key: default.candidate.key for key, default in defaults.items()})
+    )
     measured = {key: [*mine, defaults[key]] for key, mine in rows.items()}
     session = Session(
         tasks,

@@ -55,7 +55,10 @@ def record(task: Task, options: argparse.Namespace) -> dict[str, Any]:
     with bench(task, options.work, options.cores) as at:
         fill(at, options.settings, seed=options.seed)
         timed = {r.trial.candidate.key: r.trial.candidate for r in at.journal.store.scan(task.key)}
-        at.retime([r.trial.candidate for r in at.journal.store.best(task.key, 10**6)], _ROUNDS)
+        at.retime(
+            [r.trial.candidate for r in at.journal.store.scan(task.key, fastest=10**6)],
+            _ROUNDS,
+        )
         default = measure_default(at)
         fastest = recording_of(at, default, _ROUNDS).best_keys(_FASTEST)
         at.retime([timed[key] for key in fastest], _ROUNDS_OF_FASTEST)
@@ -126,7 +129,7 @@ def _children(
     from spaces.templates.base import nudge, setting
 
     known = {d.key for d in at.journal.drawn}
-    best = [r.trial.candidate for r in at.journal.store.best(at.task.key, _PARENTS)]
+    best = [r.trial.candidate for r in at.journal.store.scan(at.task.key, fastest=_PARENTS)]
     weights = [_RANK_DECAY**n for n in range(len(best))]
     rng = np.random.default_rng(at.journal.number)
     for parent in random.Random(at.journal.number).choices(best, weights, k=count):

@@ -67,7 +67,7 @@ def fill(at: Bench, candidates: int, *, seed: int, batch: int) -> None:
 
 def _drafts(at: Bench, count: int, sampling: bool, seed: int) -> list[Draft]:
     """A batch: fresh samples in the first part, later mostly mutations of the best so far."""
-    best = [r.trial.candidate for r in at.journal.store.best(at.task.key, _PARENTS)]
+    best = [r.trial.candidate for r in at.journal.store.scan(at.task.key, fastest=_PARENTS)]
     weights = [_RANK_DECAY**n for n in range(len(best))]
     drafts = []
     for number in range(at.journal.number, at.journal.number + count):
@@ -80,7 +80,7 @@ def _drafts(at: Bench, count: int, sampling: bool, seed: int) -> list[Draft]:
 
 def time_again(at: Bench, seed: int) -> None:
     """Time the fastest once more, and some others to see how far timings agree."""
-    best = [r.trial.candidate for r in at.journal.store.best(at.task.key, 10**6)]
+    best = [r.trial.candidate for r in at.journal.store.scan(at.task.key, fastest=10**6)]
     rest = best[_RETIMED_BEST:]
     others = random.Random(seed).sample(rest, min(_RETIMED_OTHERS, len(rest)))
     at.retime([*best[:_RETIMED_BEST], *others], _ROUNDS)

@@ -19,6 +19,7 @@ from tuner.errors import TunerError
 from tuner.measure import Evaluated
 from tuner.record import Measurement, Predicted, Record, Trial
 from tuner.runs.lock import RunLock
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -198,13 +199,13 @@ class Bench:
         trial = Trial(self.task.key, candidate)
         measurement = self.time(built, _PROBE, cutoff=True)
         record = Record(trial, measurement, predicted=Predicted(estimate_s=answer.estimate_s))
-        self.journal.store.append(record, answer.features)
+        self.journal.store.append_many([(record, answer.features)])
 
     def time(self, built: Built | Measurement, timing: Timing, *, cutoff: bool) -> Measurement:
         """Check a build's output and time it; nothing else of ours works meanwhile."""
         if isinstance(built, Measurement):
             return built
-        best = self.journal.store.best(self.task.key, 1)
+        best = list(self.journal.store.scan(self.task.key, fastest=1))
         least_s = best[0].latency_s if best else None
         measured = self.runner.run(
             self.task,
@@ -229,7 +230,7 @@ class Bench:
         self.built.update((c.key, b) for c, b in zip(lacking, built, strict=True))
         for trial in left:
             measured = self.time(self.built[trial.candidate.key], AGAIN, cutoff=False)
-            store.append(Record(trial, measured))
+            store.append_many([(Record(trial, measured), None)])
 
 
 @contextmanager
@@ -249,7 +250,7 @@ def _working(task: Task, folder: Path, cores: int) -> Iterator[Bench]:
     from actors.runner import Runner
 
     journal = Journal(folder)
-    journal.store.put_tasks([task], {})
+    journal.store.put(Tasks([task]))
     hands = [Hand(task, folder, n) for n in range(cores)]
     runner = Runner(target=task.target, log_dir=folder, scratch=folder)
     try:

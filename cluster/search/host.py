@@ -39,6 +39,7 @@ from tuner.session.history_keeper import HistoryKeeper
 from tuner.session.observer import Observer
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import Utilisation
@@ -136,7 +137,7 @@ class SearchHost:
         with lock, contextlib.closing(open_store(job.location, run)) as store:
             _log_to(run.log)
             _refuse_to_die_again(store)
-            store.put_tasks(job.tasks, {k: c.key for k, c in job.defaults.items()})
+            store.put(Tasks(job.tasks), Defaults({k: c.key for k, c in job.defaults.items()}))
             programs = MeasuredPrograms()
             with (
                 contextlib.closing(

@@ -15,6 +15,7 @@ from tuner.search.base import SearchMaker
 from tuner.session.observer import Observer, Silent
 from tuner.source import Source
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.task import Task
 from tuner.user_code.guarded import guarded
 from tuner.user_code.load import load
@@ -60,14 +61,14 @@ class Archive(Silent):
         Args:
             is_for: whether a record was measured on a device like this run's.
         """
-        self._theirs.put_tasks(list(tasks), self._ours.defaults())
+        self._theirs.put(Tasks(tuple(tasks)), self._ours.get(Defaults))
         wanted = {task.key for task in tasks}
         known = [r for r in self._theirs.scan() if r.trial.task_key in wanted and is_for(r)]
         return sum(self._ours.append_many([(record, None) for record in known]))
 
     def on_record(self, record: Record, best_s: float | None) -> None:
         """Give it a record."""
-        self._theirs.append(record)
+        self._theirs.append_many([(record, None)])
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -24,12 +26,12 @@ def found(folder: Path, statuses: list[Status]) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     task = Task("t", "gemm", "{}", '{"kind":"llvm"}')
     with closing(SqliteStore(RunFolder(folder).store)) as store:
-        store.put_tasks([task], {})
-        store.begin_session(0.0)
+        store.put(Tasks([task]))
+        begin_session(store, 0.0)
         for number, status in enumerate(statuses):
             candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
             samples = (1e-3,) if status in (Status.OK, Status.CENSORED) else ()
-            store.append(Record(Trial("t", candidate), Measurement(status, samples)))
+            store.append_many([(Record(Trial("t", candidate), Measurement(status, samples)), None)])
     kills = Counter(dict.fromkeys(KINDS, 2))
     return judged(RunLocation.of(folder), TRIALS, 10, kills, wall_s=10.0, failure="")
 

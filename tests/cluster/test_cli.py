@@ -21,7 +21,8 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder, open_run
 from tuner.runs.remote import begin, remote_run
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Tasks
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -246,11 +247,15 @@ def a_shared_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def fill(store: RecordStore) -> None:
     default = Candidate(CandidateKind.TRACE, "[]", "test")
     other = Candidate(CandidateKind.TRACE, "[1]", "test")
-    store.put_tasks([Task("key", "gemm", "{}", "{}", 2.0, 4e6)], {"key": default.key})
-    session = store.begin_session(100.0)
-    store.append(Record(Trial("key", default), Measurement(Status.OK, (0.004, 0.004))))
-    store.append(Record(Trial("key", other), Measurement(Status.WRONG, error="differs")))
-    store.end_session(session, 104.0, "trials")
+    store.put(Tasks([Task("key", "gemm", "{}", "{}", 2.0, 4e6)]), Defaults({"key": default.key}))
+    session = begin_session(store, 100.0)
+    store.append_many(
+        [(Record(Trial("key", default), Measurement(Status.OK, (0.004, 0.004))), None)]
+    )
+    store.append_many(
+        [(Record(Trial("key", other), Measurement(Status.WRONG, error="differs")), None)]
+    )
+    store.put(SessionEnded(session, 104.0, "trials"))
 
 
 @pytest.mark.parametrize("command", ["status", "status --json", "best --json"])
@@ -358,7 +363,9 @@ def test_the_status_says_how_many_trials_were_cut_off(
 ) -> None:
     slow = Candidate(CandidateKind.TRACE, "[9]", "test")
     with closing(SqliteStore(RunFolder(a_run).store)) as store:
-        store.append(Record(Trial("key", slow), Measurement(Status.CENSORED, (1.0,))))
+        store.append_many(
+            [(Record(Trial("key", slow), Measurement(Status.CENSORED, (1.0,))), None)]
+        )
     assert run(["status", str(a_run)]) == 0
     total = capsys.readouterr().out.splitlines()[-1]
     assert total == "3 trials in 0:04, 0.8/s; failed: 1 wrong; 1 cut off"
@@ -377,11 +384,13 @@ def test_the_status_of_a_run_that_has_ended_is_that_of_its_kernels(
     shape = (("T", 1),)
     kernel = Candidate(CandidateKind.TRACE, "[1]", "test")
     with closing(SqliteStore(folder.store)) as store:
-        store.put_tasks([Task("key", "gemm", "{}", "{}", shapes=((shape, 1.0),))], {})
-        session = store.begin_session(100.0)
-        store.append(Record(Trial("key", kernel, shape), Measurement(Status.OK, (0.002,))))
+        store.put(Tasks([Task("key", "gemm", "{}", "{}", shapes=((shape, 1.0),))]))
+        session = begin_session(store, 100.0)
+        store.append_many(
+            [(Record(Trial("key", kernel, shape), Measurement(Status.OK, (0.002,))), None)]
+        )
         if ended:
-            store.end_session(session, 104.0, "trials")
+            store.put(SessionEnded(session, 104.0, "trials"))
     times = ShapeTimes(shape, 1.0, 0, 0.003, 0.002, True)
     chosen = KernelSet((kernel,), Leaf(0), (1.0,), 1.0, (times,), None, 0)
     monkeypatch.setattr("cluster.driver.kernel_sets.kernel_set", lambda store, task, most: chosen)
@@ -484,7 +493,7 @@ def test_explain_says_what_the_default_schedule_takes_beside(
 def a_run_of(folder: Path, *tasks: Task) -> str:
     """A run with these tasks, of which nothing was measured."""
     with closing(SqliteStore(open_run(folder, MANIFEST)[0].store)) as store:
-        store.put_tasks(tasks, {})
+        store.put(Tasks(tasks))
     return str(folder)
 
 

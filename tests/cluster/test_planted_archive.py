@@ -25,7 +25,8 @@ from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import begin, open_store, put_model, remote_run
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Tasks
 
 pytestmark = pytest.mark.tvm
 
@@ -76,11 +77,15 @@ def fill(store: RecordStore) -> None:
     (task,) = tasks()
     default = default_candidate(task)
     other = Candidate(CandidateKind.TRACE, "[1]", "test")
-    store.put_tasks([task], {task.key: default.key})
-    session = store.begin_session(100.0)
-    store.append(Record(Trial(task.key, default), Measurement(Status.OK, (0.004, 0.004))))
-    store.append(Record(Trial(task.key, other), Measurement(Status.WRONG, error="differs")))
-    store.end_session(session, 104.0, "trials")
+    store.put(Tasks([task]), Defaults({task.key: default.key}))
+    session = begin_session(store, 100.0)
+    store.append_many(
+        [(Record(Trial(task.key, default), Measurement(Status.OK, (0.004, 0.004))), None)]
+    )
+    store.append_many(
+        [(Record(Trial(task.key, other), Measurement(Status.WRONG, error="differs")), None)]
+    )
+    store.put(SessionEnded(session, 104.0, "trials"))
 
 
 def tasks() -> list[Any]:

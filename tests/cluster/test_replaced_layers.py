@@ -92,9 +92,9 @@ class Store(MemoryStore):
     def __init__(self, folder):
         super().__init__()
         used("store.made")
-    def append(self, record, features=None):
+    def append_many(self, items):
         used("store.append")
-        return super().append(record, features)
+        return super().append_many(items)
 
 class Observer(Silent):
     def __init__(self, folder):

@@ -27,6 +27,7 @@ from tests.cluster.in_a_pty import tuner_in_a_pty
 from tests.cluster.output import output_of
 from tests.cluster.outside import seen_outside
 from tests.cluster.sockets import Seen, watched
+from tuner.storage.history import History
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.utilisation import BUSY, WAITING
 
@@ -200,7 +201,7 @@ def test_mlflow_ends_with_the_gain_of_what_was_timed_again(run: Path) -> None:
 
 def test_the_history_accounts_for_the_workers_time(run: Path) -> None:
     with closing(SqliteStore(run / "records.sqlite", read_only=True)) as store:
-        told, (session,) = store.history(), store.sessions()
+        told, (session,) = store.get(History), store.sessions()
         assert sum(record.predicted is not None for record in store.scan()) > 5
         (task,) = store.tasks()
     for kind, seconds in session.utilisation.items():

@@ -9,22 +9,23 @@ from typing import Any, Protocol
 from tuner.arrays import Features
 from tuner.effort import Timing
 from tuner.record import Record
-from tuner.task import Task
+from tuner.storage.facts import Fact
 
 
 class KeepsRecords(Protocol):
     """A store beside the run's own, such as a team's database. Made with the run's folder; any
     `tuner.storage.base.RecordStore` is one."""
 
-    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
-        """The tasks of a run that begins, and the keys of their default candidates by task key;
-        tasks that are known may come again."""
+    def put(self, *facts: Fact) -> None:
+        """Facts of a run that begins: its tasks, and the keys of their default candidates; they may
+        come again."""
 
     def scan(self) -> Iterator[Record]:
         """All records that it has: those of the run's tasks are taken over."""
 
-    def append(self, record: Record) -> object:
-        """Keep a record, which the run's own store has. It may come again."""
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> object:
+        """Keep records, which the run's own store has, each with the features of its candidate
+        where they are given. They may come again."""
 
     def close(self) -> None:
         """The run is over."""

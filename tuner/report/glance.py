@@ -14,6 +14,7 @@ from typing import Any
 
 from tuner.request.target_text import is_emulated
 from tuner.storage.base import SessionSpan, worked_s
+from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.storage.tallies import count_statuses
 from tuner.task import Instance, Task
@@ -157,7 +158,7 @@ class StoreGlances:
         return max(0.0, elapsed_s - worked_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
-        counts, defaults = count_statuses(store.tallies()), store.defaults()
+        counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
         if not {*counts, *defaults} <= {task.key for task in self._tasks} or not self._tasks:
             self._tasks = store.tasks()
         known, self._progress = self._progress, {}
@@ -187,7 +188,7 @@ class StoreGlances:
             times = [time_s for _, time_s in fastest.values()]
             progress.defaults = _on_shapes(store, task.key, defaults)
         else:
-            best = store.best(task.key, 1)
+            best = list(store.scan(task.key, fastest=1))
             progress.bests = {
                 r.trial.instance: r.latency_s for r in best if r.latency_s is not None
             }

@@ -16,7 +16,8 @@ from tuner.report.predictions import Pair, PredictionFold
 from tuner.report.slots import drawable
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore, SessionSpan, worked_s
-from tuner.storage.history import Fit
+from tuner.storage.facts import Defaults
+from tuner.storage.history import Fit, History
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
 from tuner.view.folds import view_run
@@ -106,10 +107,10 @@ def run_report(
     Args:
         kernel_sets: of tasks with symbolic dimensions, by task key.
     """
-    tasks, sessions, history = store.tasks(), store.sessions(), store.history()
+    tasks, sessions, history = store.tasks(), store.sessions(), store.get(History)
     names = {task.key: task.name for task in tasks}
     chosen_s = {key: chosen.latency_s for key, chosen in kernel_sets.items()}
-    curve, failures = CurveFold(tasks, store.defaults(), sessions), FailureFold(names)
+    curve, failures = CurveFold(tasks, store.get(Defaults).by_task, sessions), FailureFold(names)
     again, predicted, conditions = RetimingFold(names), PredictionFold(names), ConditionsFold()
     devices, toolchains = set(), set()
     for record in store.scan():

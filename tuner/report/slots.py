@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from tuner.storage.history import coalesced
+from tuner.storage.history import coalesce
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle, SlotSpan
 
 Slot = tuple[str, str]
@@ -74,7 +74,7 @@ def _rasterised(spans: Iterable[SlotSpan], start_s: float, step_s: float) -> lis
             lower_s, upper_s = start_s + step * step_s, start_s + (step + 1) * step_s
             inside_s = min(span.ended_s, upper_s) - max(span.started_s, lower_s)
             mine[step][span.category][span.task_key] += inside_s
-    return coalesced(
+    return coalesce(
         _most_of(slot, shares, start_s + step * step_s, start_s + (step + 1) * step_s)
         for slot, mine in parts.items()
         for step, shares in sorted(mine.items())

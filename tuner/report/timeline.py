@@ -19,7 +19,8 @@ from tuner.files.atomic import write_bytes
 from tuner.report.model_curve import CurvePoint, model_curve
 from tuner.report.slots import lanes, use_of, words_of
 from tuner.storage.base import RecordStore
-from tuner.storage.history import Fit
+from tuner.storage.facts import Defaults
+from tuner.storage.history import Fit, History
 from tuner.utilisation import SlotSpan
 
 _SEQUENCE = 1
@@ -74,10 +75,10 @@ def export_timeline(store: RecordStore, file: Path, run: str) -> int:
         TunerError: the run has no history, as those of older versions have none, or the file
             cannot be written.
     """
-    history, tasks = store.history(), store.tasks()
+    history, tasks = store.get(History), store.tasks()
     if not history.spans:
         raise TunerError(f"{run} has no history: it was tuned by a version that kept none")
-    curve = model_curve(tasks, store.defaults(), list(store.scan()), store.sessions())
+    curve = model_curve(tasks, store.get(Defaults).by_task, list(store.scan()), store.sessions())
     names = {task.key: task.name for task in tasks}
     trace = timeline(history.spans, curve.points, history.fits, names, run=run)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults
 from tuner.task import Task
 
 _LEAST = 0.5
@@ -115,9 +116,9 @@ def gather(tasks: Iterable[Task], own: RecordStore | None, others: Sequence[Reco
     for store in (own, *others):
         if store is None:
             continue
-        defaults = store.defaults()
+        defaults = store.get(Defaults).by_task
         for task in store.tasks():
-            fastest = [r.trial.candidate for r in store.best(task.key, 2 * _EACH + 1)]
+            fastest = [r.trial.candidate for r in store.scan(task.key, fastest=2 * _EACH + 1)]
             # The default schedule is every run's first trial anyway.
             # A library's function is no parent, and a run that names the library tries it anyway.
             kernels = [c for c in fastest if c.kind is not CandidateKind.LIBRARY]

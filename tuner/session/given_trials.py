@@ -8,6 +8,7 @@ from tuner.candidate import LIBRARIES, Candidate, family, library_name
 from tuner.dynamic.shapes import measured_shapes
 from tuner.record import Trial
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Sizes
 from tuner.storage.tallies import count_by_space
 from tuner.task import Task
 
@@ -40,4 +41,4 @@ def note_libraries(store: RecordStore, libraries: Mapping[str, Sequence[Candidat
         old = [space for space in tried if space not in named and library_name(space) in names]
         sizes[task_key] = {**dict.fromkeys(old, 0), **dict.fromkeys(named, 1)}
     if sizes:
-        store.put_sizes(sizes)
+        store.put(Sizes(sizes))

@@ -11,7 +11,7 @@ from tuner.cost_models.base import FittedModel
 from tuner.errors import TunerError
 from tuner.session.observer import Silent
 from tuner.storage.base import RecordStore
-from tuner.storage.history import Fit, History, Outlook, coalesced
+from tuner.storage.history import Fit, History, Outlook, coalesce
 from tuner.utilisation import Utilisation
 from tuner.view.progress import Snapshot
 
@@ -79,7 +79,7 @@ class HistoryKeeper(Silent):
         """Keep what happened so far; the last time also of what has not ended."""
         self._kept_s = self._clock()
         ahead_s = self._ahead_s
-        spans = coalesced(
+        spans = coalesce(
             replace(span, started_s=span.started_s + ahead_s, ended_s=span.ended_s + ahead_s)
             for span in self._utilisation.take_spans(last=last)
         )
@@ -88,7 +88,7 @@ class HistoryKeeper(Silent):
         if self._refused or not history:
             return
         try:
-            self._store.put_history(history)
+            self._store.put(history)
         except TunerError as error:
             self._refused = True
             _log.warning("the history of the run is not kept any more: %s", error)

@@ -32,7 +32,8 @@ from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, begin_session
+from tuner.storage.facts import SessionAlive, SessionEnded
 from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
@@ -97,7 +98,7 @@ class Session:
         self._asked: set[str] = set()  # tasks that drafts were made for
         self._remeasured = Remeasurements()
         self._to_retime = most_retimings(self._tasks, effort)
-        self._session_id = store.begin_session(wall())
+        self._session_id = begin_session(store, wall())
         note_libraries(store, libraries)
         self._searches = {t.key: make_search(t, seed + self._session_id) for t in self._tasks}
         self._finalists = Finalists(
@@ -143,7 +144,7 @@ class Session:
         except LayerFailed:
             with contextlib.suppress(LayerFailed):
                 self._rescue()
-            self._store.end_session(self._session_id, self._wall(), "failed")
+            self._store.put(SessionEnded(self._session_id, self._wall(), "failed"))
             raise
 
     def _run(self) -> Ended:
@@ -168,7 +169,7 @@ class Session:
         self._store.flush()  # make durable what observers are told next
         self._known.choose_kernels()
         self._tell(ended=True)
-        self._store.end_session(self._session_id, self._wall(), ended)
+        self._store.put(SessionEnded(self._session_id, self._wall(), ended))
         return ended
 
     def _ended(self) -> Ended | None:
@@ -372,7 +373,9 @@ class Session:
             self._snapshot = self._draw()
         if ended or now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
-            self._store.heartbeat(self._session_id, self._wall(), self._snapshot.utilisation)
+            self._store.put(
+                SessionAlive(self._session_id, self._wall(), self._snapshot.utilisation)
+            )
             for observer in self._observers:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 

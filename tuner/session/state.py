@@ -24,6 +24,7 @@ from tuner.session.ending.doubling import Doublings, Place
 from tuner.session.estimate_accuracy import EstimateQuality
 from tuner.session.observer import Observer
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Sizes
 from tuner.task import Instance, Task
 from tuner.user_code.faults import LayerFailed
 from tuner.view.progress import TaskProgress, fold
@@ -82,7 +83,7 @@ class SessionState:
         self._judged_at = 0
         self.next_gain: float | None = None
         self._know_candidates = [s for s in searches.values() if isinstance(s, KnowsCandidates)]
-        self._sizes = store.sizes()
+        self._sizes = {key: dict(mine) for key, mine in store.get(Sizes).by_task.items()}
         self._refusals: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._resume()
@@ -172,7 +173,7 @@ class SessionState:
         news = {s: n for s, n in told.items() if n is not None and known.get(s) != n}
         if news:
             known.update(news)
-            self._store.put_sizes({task_key: news})
+            self._store.put(Sizes({task_key: news}))
 
     def choose_kernels(self) -> None:
         """Choose the kernel set of each task with many shapes, and tell of it."""

@@ -11,14 +11,15 @@ disk, `tuner.storage.segments.store` on a shared path or object storage.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tuner.arrays import Features
-from tuner.record import Record, Status, TrialKey
+from tuner.record import Record, Status
+from tuner.storage.facts import Defaults, Fact, SessionBegun, Sizes
 from tuner.storage.history import History
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
@@ -90,8 +91,8 @@ class Tally:
     last: int
 
 
-SpaceSizes = Mapping[str, Mapping[str, int]]
-"""The number of points that each space has, by task key and name of the space."""
+Kept = TypeVar("Kept", Defaults, Sizes, History)
+"""Facts that a store gives back whole."""
 
 
 class RecordStore(Protocol):
@@ -101,18 +102,20 @@ class RecordStore(Protocol):
     otherwise (as `tuner.storage.segments.store`). Trouble with the disk is a `TunerError`.
     """
 
-    def append(self, record: Record, features: Features | None = None) -> bool:
-        """Store a record, and the features of its candidate where given.
+    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
+        """Store records, in order, and the features of their candidates where given.
 
-        A trial has one record: if there is one with this trial's key, returns False and changes
-        nothing.
+        A trial has one record: where there is one with its trial's key, the answer for it is False
+        and nothing changes. All become durable at once or, on an error, none does.
         """
 
-    def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
-        """`append` each item, in order; all become durable at once or, on an error, none does."""
-
     def scan(
-        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+        self,
+        task_key: str | None = None,
+        *,
+        candidate_key: str | None = None,
+        min_rung: int = 0,
+        fastest: int | None = None,
     ) -> Iterator[Record]:
         """The records stored at the time of the call, in the order they were appended.
 
@@ -120,67 +123,32 @@ class RecordStore(Protocol):
             task_key: only records of this task.
             candidate_key: only records of this candidate.
             min_rung: only records of this rung and up.
+            fastest: only so many, the fastest of the search (rung 0, with a valid time), fastest
+                first; equally fast ones in the order they were appended. Takes no longer in a long
+                run, for a task.
         """
-
-    def best(self, task_key: str, k: int) -> list[Record]:
-        """The `k` fastest records of the search (rung 0, with a valid time), fastest first.
-
-        Equally fast records come in the order they were appended. Takes no longer in a long run.
-        """
-
-    def has(self, key: TrialKey) -> bool:
-        """Whether the trial of this key has its record."""
 
     def tallies(self) -> list[Tally]:
         """All trials of the search (rung 0), those alike counted: see `tuner.storage.tallies`."""
 
-    def put_sizes(self, sizes: SpaceSizes) -> None:
-        """Note how many points spaces have; those of unknown tasks are left out.
-
-        It is known again from the next answer of a space: of all that is put, this and the history
-        alone may be lost with their process.
-        """
-
-    def sizes(self) -> dict[str, dict[str, int]]:
-        """What was noted of the sizes of spaces, by task key and name of the space."""
-
-    def put_history(self, *stretches: History) -> None:
-        """Note stretches of the run's history; they too may be lost with their process."""
-
-    def history(self) -> History:
-        """All of the history that was noted."""
-
     def features(self, task_key: str) -> dict[str, Features]:
         """Feature vectors of a task's candidates by candidate key: the first stored for each."""
 
-    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
-        """Add tasks and name default candidates; a known task is updated and keeps its place.
+    def put(self, *facts: Fact) -> None:
+        """Keep facts, in order; all become durable at once or, on an error, none does.
 
-        Args:
-            tasks: the tasks to tune.
-            defaults: key of the default candidate by task key; may be given later.
+        A session that has begun or ended stays as it is. Sizes of unknown tasks are left out.
+        Sizes and histories alone may be lost with their process.
 
         Raises:
             ValueError: a default for a task that is not in the store; nothing changes.
         """
 
+    def get(self, kind: type[Kept]) -> Kept:
+        """All that was kept of a kind of fact."""
+
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the order they were first put."""
-
-    def defaults(self) -> dict[str, str]:
-        """Key of the default candidate by task key, for those that have one."""
-
-    def begin_session(self, now_s: float) -> int:
-        """Note that a session begins, at `now_s` seconds since the epoch; return its number."""
-
-    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
-        """Note that the session lives, and how its workers' time was used (None: as before).
-
-        A session that has ended stays as it is.
-        """
-
-    def end_session(self, session: int, now_s: float, reason: str) -> None:
-        """Note that the session ended, and why. A session that has ended stays as it is."""
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """All sessions, oldest first."""
@@ -190,6 +158,13 @@ class RecordStore(Protocol):
 
     def close(self) -> None:
         """Release the file. Closing twice is allowed; any other call afterwards is not."""
+
+
+def begin_session(store: RecordStore, now_s: float) -> int:
+    """Note that a session begins, at `now_s` seconds since the epoch; return its number."""
+    number = len(store.sessions()) + 1
+    store.put(SessionBegun(number, now_s))
+    return number
 
 
 def as_vector(features: Features) -> Features:

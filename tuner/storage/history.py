@@ -77,10 +77,10 @@ class History:
         return bool(self.spans or self.fits or self.outlooks)
 
 
-def joined(parts: Iterable[History]) -> History:
+def join(parts: Iterable[History]) -> History:
     """Several stretches as one."""
     parts = list(parts)
-    spans = coalesced(span for part in parts for span in part.spans)
+    spans = coalesce(span for part in parts for span in part.spans)
     return History(
         tuple(spans),
         tuple(fit for part in parts for fit in part.fits),
@@ -88,7 +88,7 @@ def joined(parts: Iterable[History]) -> History:
     )
 
 
-def coalesced(spans: Iterable[SlotSpan]) -> list[SlotSpan]:
+def coalesce(spans: Iterable[SlotSpan]) -> list[SlotSpan]:
     """Spans with those that go on with the one before merged into it, in the order of their ends.
 
     Args:

@@ -12,13 +12,11 @@ time. Any change of the tables needs a new VERSION; a file of another one is ref
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
 import zlib
 from dataclasses import asdict
-from itertools import product
 from typing import Any
 
 from tuner.arrays import Features, vector_bytes, vector_of
@@ -35,8 +33,7 @@ from tuner.record import (
     Trial,
     TrialKey,
 )
-from tuner.storage.history import History, from_text, to_text
-from tuner.task import Instance, Shapes, Task
+from tuner.task import Instance, Task
 
 VERSION = 2
 
@@ -72,6 +69,15 @@ CREATE = (
 INDEX_TALLIES = """CREATE INDEX IF NOT EXISTS record_tallies
     ON record (rung, task_key, space, toolchain, status, latency_s)"""
 """The index that tallies are read from, without a look at the records."""
+SET_DEFAULT = "UPDATE task SET default_key = ? WHERE key = ?"
+SET_SIZES = "UPDATE task SET sizes = ? WHERE key = ?"
+BEGIN_SESSION = (
+    "INSERT INTO session (number, started_s, heartbeat_s) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+TOUCH_SESSION = """UPDATE session SET heartbeat_s = ?, utilisation = coalesce(?, utilisation)
+    WHERE number = ? AND ended_s IS NULL"""
+END_SESSION = """UPDATE session SET heartbeat_s = ?, ended_s = ?, reason = ?
+    WHERE number = ? AND ended_s IS NULL"""
 INSERT_HISTORY = "INSERT INTO history (key, part) VALUES (?, ?) ON CONFLICT DO NOTHING"
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
@@ -103,6 +109,8 @@ SELECT_SESSION = """SELECT number, started_s, heartbeat_s, ended_s, reason, util
 SELECT_TALLIES = """SELECT task_key, space, toolchain, status, COUNT(*), COUNT(latency_s),
     MIN(latency_s), coalesce(MAX(CASE WHEN latency_s IS NOT NULL THEN seq END), 0)
     FROM record WHERE rung = 0 GROUP BY task_key, space, toolchain, status"""
+SELECT_DEFAULTS = "SELECT key, default_key FROM task WHERE default_key IS NOT NULL ORDER BY place"
+SELECT_SIZES_OF = "SELECT sizes FROM task WHERE key = ?"
 SELECT_SIZES = "SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place"
 SELECT_HISTORY = "SELECT part FROM history ORDER BY seq"
 PROBES = (SELECT_RECORD, SELECT_TASK, SELECT_SESSION, SELECT_SIZES, SELECT_HISTORY)
@@ -237,27 +245,8 @@ def task_of(row: tuple[Any, ...]) -> Task:
         target=target,
         weight=weight,
         flops=flops,
-        shapes=_shapes(json.loads(shapes)),
+        shapes=from_plain(stored["shapes"]) if (stored := json.loads(shapes)) else (),
     )
-
-
-def _shapes(stored: Any) -> Shapes:
-    """The shapes of a task; files of the first release hold values for each dimension instead."""
-    if isinstance(stored, dict):
-        return from_plain(stored["shapes"])
-    dims = [[(name, value) for value in values] for name, values in stored]
-    return tuple((instance, 1.0) for instance in product(*dims)) if dims else ()
-
-
-def history_row(history: History) -> tuple[object, ...]:
-    """Values for `INSERT_HISTORY`."""
-    text = to_text(history).encode()
-    return hashlib.sha256(text).hexdigest(), zlib.compress(text)
-
-
-def history_of(part: bytes) -> History:
-    """The stretch of history that `history_row` packed."""
-    return from_text(zlib.decompress(part).decode())
 
 
 def pack_vector(vector: Features) -> bytes:

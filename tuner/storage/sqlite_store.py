@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,13 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record, Status, TrialKey
 from tuner.storage import sqlite_schema as schema
-from tuner.storage.base import (
-    SessionSpan,
-    SpaceSizes,
-    Tally,
-    as_vector,
-)
-from tuner.storage.history import History, joined
+from tuner.storage.base import Kept, SessionSpan, Tally, as_vector
+from tuner.storage.facts import Fact
+from tuner.storage.sqlite_facts import read, write
 from tuner.storage.sqlite_file import advice_on, has_tables, uri_of, version_of
 from tuner.task import Instance, Task
-from tuner.utilisation import SlotSeconds
 
+_IN_MEMORY = ":memory:"
 _PAGE = 256
 """Records that a scan holds in memory at once."""
 
@@ -41,7 +37,7 @@ class SqliteStore:
     Methods may be called from any thread; each is one transaction.
 
     Args:
-        path: the database; two more files stand next to it while it is open.
+        path: the database; two more files stand next to it while it is open. None: in memory.
         read_only: open for reading only, possible also while another process writes.
         busy_timeout_s: time to wait for another process's transaction.
 
@@ -50,13 +46,13 @@ class SqliteStore:
     """
 
     def __init__(
-        self, path: Path, *, read_only: bool = False, busy_timeout_s: float = 10.0
+        self, path: Path | None, *, read_only: bool = False, busy_timeout_s: float = 10.0
     ) -> None:
-        self._path = path
+        self._path = path or Path(_IN_MEMORY)
         self._lock = threading.RLock()
         with self._as_tuner_error():
             self._db = sqlite3.connect(
-                uri_of(path, read_only),
+                _IN_MEMORY if path is None else uri_of(path, read_only),
                 uri=True,
                 timeout=busy_timeout_s,
                 isolation_level=None,
@@ -131,10 +127,6 @@ class SqliteStore:
         with self._lock, self._as_tuner_error():
             return self._db.execute(query, values).fetchall()
 
-    def append(self, record: Record, features: Features | None = None) -> bool:
-        """See `RecordStore.append`."""
-        return self.append_many([(record, features)])[0]
-
     def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
         """See `RecordStore.append_many`."""
         # Everything is encoded first, to hold the write lock only for the writing.
@@ -151,7 +143,12 @@ class SqliteStore:
             return [_insert(db, *row) for row in rows]
 
     def scan(
-        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+        self,
+        task_key: str | None = None,
+        *,
+        candidate_key: str | None = None,
+        min_rung: int = 0,
+        fastest: int | None = None,
     ) -> Iterator[Record]:
         """See `RecordStore.scan`."""
         # A plus keeps SQLite from the index by rungs: a candidate has few records, a task many.
@@ -161,6 +158,14 @@ class SqliteStore:
             conditions["task_key = ?"] = task_key
         if candidate_key is not None:
             conditions["candidate_key = ?"] = candidate_key
+        if fastest is not None:
+            conditions |= {"rung = ?": 0, "status = ?": Status.OK.value}
+            rows = self._rows(
+                f"{schema.SELECT_RECORD} WHERE {' AND '.join(conditions)}"
+                " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT ?",
+                [*conditions.values(), max(0, fastest)],
+            )
+            return map(schema.record_of, rows)
         query = f"SELECT seq FROM record WHERE {' AND '.join(conditions)} ORDER BY seq"
         # The numbers take a few bytes each; their records are read page by page.
         numbers = [n for (n,) in self._rows(query, list(conditions.values()))]
@@ -186,15 +191,6 @@ class SqliteStore:
         """The number of the last record; 0 where there is none."""
         return int(self._rows("SELECT coalesce(max(seq), 0) FROM record")[0][0])
 
-    def best(self, task_key: str, k: int) -> list[Record]:
-        """See `RecordStore.best`."""
-        rows = self._rows(
-            f"{schema.SELECT_RECORD} WHERE task_key = ? AND rung = 0 AND status = ?"
-            " AND latency_s IS NOT NULL ORDER BY latency_s, seq LIMIT ?",
-            (task_key, Status.OK.value, max(0, k)),
-        )
-        return [schema.record_of(row) for row in rows]
-
     def fastest(self, task_key: str) -> dict[Instance, tuple[float, float]]:
         """The lowest latency of a task on each shape, and when it was measured, in seconds since
         the epoch; re-timings count. Not part of `RecordStore`."""
@@ -206,7 +202,7 @@ class SqliteStore:
         return {schema.instance_of(text): (s, time_s or 0.0) for text, s, time_s in rows}
 
     def has(self, key: TrialKey) -> bool:
-        """See `RecordStore.has`."""
+        """Whether the trial of this key has its record. Not part of `RecordStore`."""
         query = (
             "SELECT 1 FROM record WHERE (task_key, candidate_key, instance, rung) = (?, ?, ?, ?)"
         )
@@ -219,28 +215,6 @@ class SqliteStore:
             for task_key, space, toolchain, status, *numbers in self._rows(schema.SELECT_TALLIES)
         ]
 
-    def put_sizes(self, sizes: SpaceSizes) -> None:
-        """See `RecordStore.put_sizes`."""
-        with self._transaction() as db:
-            for task_key, mine in sizes.items():
-                rows = db.execute("SELECT sizes FROM task WHERE key = ?", [task_key]).fetchall()
-                for (known,) in rows:
-                    text = json.dumps({**json.loads(known or "{}"), **mine})
-                    db.execute("UPDATE task SET sizes = ? WHERE key = ?", (text, task_key))
-
-    def sizes(self) -> dict[str, dict[str, int]]:
-        """See `RecordStore.sizes`."""
-        return {task_key: json.loads(text) for task_key, text in self._rows(schema.SELECT_SIZES)}
-
-    def put_history(self, *stretches: History) -> None:
-        """See `RecordStore.put_history`. A stretch that is there already changes nothing."""
-        with self._transaction() as db:
-            db.executemany(schema.INSERT_HISTORY, map(schema.history_row, stretches))
-
-    def history(self) -> History:
-        """See `RecordStore.history`."""
-        return joined(schema.history_of(part) for (part,) in self._rows(schema.SELECT_HISTORY))
-
     def features(self, task_key: str) -> dict[str, Features]:
         """See `RecordStore.features`."""
         rows = self._rows(
@@ -248,52 +222,21 @@ class SqliteStore:
         )
         return {key: schema.unpack_vector(data) for key, data in rows}
 
-    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
-        """See `RecordStore.put_tasks`."""
+    def put(self, *facts: Fact) -> None:
+        """See `RecordStore.put`."""
         with self._transaction() as db:
-            db.executemany(schema.UPSERT_TASK, map(schema.task_row, tasks))
-            for task_key, candidate_key in sorted(defaults.items()):
-                changed = db.execute(
-                    "UPDATE task SET default_key = ? WHERE key = ?", (candidate_key, task_key)
-                )
-                if not changed.rowcount:
-                    raise ValueError(f"default candidate of an unknown task: {task_key}")
+            for fact in facts:
+                write(fact, db)
+
+    def get(self, kind: type[Kept]) -> Kept:
+        """See `RecordStore.get`."""
+        found = read(kind, self._rows)
+        assert isinstance(found, kind)
+        return found
 
     def tasks(self) -> tuple[Task, ...]:
         """See `RecordStore.tasks`."""
         return tuple(map(schema.task_of, self._rows(schema.SELECT_TASK)))
-
-    def defaults(self) -> dict[str, str]:
-        """See `RecordStore.defaults`."""
-        query = "SELECT key, default_key FROM task WHERE default_key IS NOT NULL ORDER BY place"
-        return dict(self._rows(query))
-
-    def begin_session(self, now_s: float) -> int:
-        """See `RecordStore.begin_session`."""
-        with self._transaction() as db:
-            cursor = db.execute(
-                "INSERT INTO session (started_s, heartbeat_s) VALUES (?, ?)", (now_s, now_s)
-            )
-            return int(cursor.lastrowid or 0)
-
-    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
-        """See `RecordStore.heartbeat`."""
-        said = None if utilisation is None else json.dumps(utilisation)
-        with self._transaction() as db:
-            db.execute(
-                "UPDATE session SET heartbeat_s = ?, utilisation = coalesce(?, utilisation)"
-                " WHERE number = ? AND ended_s IS NULL",
-                (now_s, said, session),
-            )
-
-    def end_session(self, session: int, now_s: float, reason: str) -> None:
-        """See `RecordStore.end_session`."""
-        with self._transaction() as db:
-            db.execute(
-                "UPDATE session SET heartbeat_s = ?, ended_s = ?, reason = ?"
-                " WHERE number = ? AND ended_s IS NULL",
-                (now_s, now_s, reason, session),
-            )
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""

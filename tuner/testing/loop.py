@@ -17,6 +17,7 @@ from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.session.allocator import Allocator
 from tuner.session.observer import Observer
+from tuner.storage.facts import Tasks
 from tuner.task import Task
 from tuner.user_code.contract import check
 from tuner.view.phase import Phase
@@ -131,24 +132,23 @@ class StoreContract:
     def store(self, tmp_path: Path) -> Any:
         """An open store, which knows a task."""
         store = type(self).made(run_in(tmp_path))
-        store.put_tasks([TASK], {})
+        store.put(Tasks([TASK]))
         yield store
         store.close()
 
     def test_it_gives_back_what_it_was_given(self, store: KeepsRecords) -> None:
         given = [record(number) for number in range(4)]
-        for each in given:
-            store.append(each)
+        store.append_many([(each, None) for each in given])
         assert sorted(store.scan(), key=_time) == given
 
     def test_a_record_that_comes_again_is_there_once(self, store: KeepsRecords) -> None:
-        store.append(record(1))
-        store.append(record(1))
+        store.append_many([(record(1), None)])
+        store.append_many([(record(1), None)])
         assert len(list(store.scan())) == 1
 
     def test_a_task_that_comes_again_changes_nothing(self, store: KeepsRecords) -> None:
-        store.append(record(1))
-        store.put_tasks([TASK], {})
+        store.append_many([(record(1), None)])
+        store.put(Tasks([TASK]))
         assert len(list(store.scan())) == 1
 
 

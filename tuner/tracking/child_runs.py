@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+from tuner.storage.facts import Defaults
 from tuner.tracking.spool import Metrics, TaskEntry, TrackingPaths, read_lines
 from tuner.tracking.stored_records import StoredRecords
 from tuner.view.progress import TaskProgress, fold
@@ -129,7 +130,7 @@ class ChildRuns(StoredRecords):
                 return
             tasks = store.tasks()
             if {t.key for t in tasks} != self._progress.keys():
-                self._progress, self._at = fold(tasks, store.defaults(), ()), 0
+                self._progress, self._at = fold(tasks, store.get(Defaults).by_task, ()), 0
             while page := store.after(self._at, _PAGE):
                 for self._at, record in page:
                     self._progress[record.trial.task_key].observe(record)

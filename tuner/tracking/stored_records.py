@@ -16,6 +16,7 @@ from pathlib import Path
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, record_line
 from tuner.storage.base import SessionSpan
+from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_file import journal
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.tracking.record_metrics import RecordMetrics, said_steps
@@ -122,7 +123,7 @@ class RecordCurves(StoredRecords):
         metrics, self._metrics = self._metrics, None  # so that it is made again after an error
         if metrics is None or self._at != offset:
             said = said_steps(line.entry for line in read_lines(self._spool))
-            metrics, at = RecordMetrics(store.tasks(), store.defaults(), said), 0
+            metrics, at = RecordMetrics(store.tasks(), store.get(Defaults).by_task, said), 0
             while at < offset and (page := store.after(at, min(_PAGE, offset - at))):
                 at = page[-1][0]
                 for _, record in page:

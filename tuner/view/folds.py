@@ -10,6 +10,7 @@ from tuner.errors import TunerError
 from tuner.record import Status
 from tuner.request.target_text import is_emulated
 from tuner.storage.base import RecordStore, elapsed_s
+from tuner.storage.facts import Defaults
 from tuner.storage.tallies import count_by_toolchain, count_statuses
 from tuner.task import Task
 from tuner.utilisation import total
@@ -60,7 +61,7 @@ def view_search(
     store: RecordStore, chosen_s: Mapping[str, float] = NO_SETS_S
 ) -> tuple[TaskView, ...]:
     """Each task with its latencies in the search, in the order of the model."""
-    counts, defaults = count_statuses(store.tallies()), store.defaults()
+    counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
     return tuple(
         _searched(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in store.tasks()
@@ -80,7 +81,7 @@ def view_winners(
     tasks = [t for t in store.tasks() if task is None or task in (t.name, t.key)]
     if task is not None and not tasks:
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
-    counts, defaults = count_statuses(store.tallies()), store.defaults()
+    counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
     return tuple(
         _won(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in tasks
@@ -94,7 +95,7 @@ def _searched(
     default_key: str | None,
     chosen_s: float | None,
 ) -> TaskView:
-    fastest = next(iter(store.best(task.key, 1)), None)
+    fastest = next(store.scan(task.key, fastest=1), None)
     toolchain = fastest.provenance.toolchain if fastest is not None else ""
     if task.shapes:
         progress = fold([task], {task.key: default_key or ""}, store.scan(task.key))[task.key]
@@ -152,4 +153,4 @@ def view_toolchains(store: RecordStore, tasks: Sequence[Task]) -> tuple[Toolchai
 
 
 def _of_fastest(store: RecordStore, task: Task) -> list[str]:
-    return [record.provenance.toolchain for record in store.best(task.key, 1)]
+    return [record.provenance.toolchain for record in store.scan(task.key, fastest=1)]

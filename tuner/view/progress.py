@@ -123,7 +123,7 @@ def _measured(task: Task) -> Shapes:
 
 
 def fold(
-    tasks: Iterable[Task], defaults: dict[str, str], records: Iterable[Record]
+    tasks: Iterable[Task], defaults: Mapping[str, str], records: Iterable[Record]
 ) -> dict[str, TaskProgress]:
     """Progress of every task, by task key.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Sizes
 from tuner.storage.tallies import SpaceTally, count_by_space
 from tuner.task import Task
 from tuner.view.run_view import SpaceView
@@ -15,7 +16,7 @@ def view_spaces(store: RecordStore, tasks: Sequence[Task]) -> tuple[SpaceView, .
     """The spaces of a run's tasks, the most tried first."""
     totals: dict[str, SpaceTally] = {}
     won: dict[str, list[str]] = {}
-    tallies, sizes = count_by_space(store.tallies()), store.sizes()
+    tallies, sizes = count_by_space(store.tallies()), store.get(Sizes).by_task
     points: dict[str, int] = {}
     for task in tasks:
         mine = tallies.get(task.key, {})

@@ -13,6 +13,7 @@ from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record, Status, record_line
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Sizes
 from tuner.task import Instance
 
 NO_SETS: Mapping[str, KernelSet] = MappingProxyType({})
@@ -85,12 +86,12 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     }
     out = {*retimed, *failed, *old}
     # Any candidate that is not out shows among one record more than are out.
-    for record in store.best(task_key, len(out) + 1):
+    for record in store.scan(task_key, fastest=len(out) + 1):
         if record.trial.candidate.key not in out:
             if record.latency_s is not None and record.latency_s < to_beat_s:
                 winner = Timings.of(store, task_key, record.trial.candidate.key, first)
             break
-    default = Timings.of(store, task_key, store.defaults().get(task_key), first)
+    default = Timings.of(store, task_key, store.get(Defaults).by_task.get(task_key), first)
     if winner is None or not winner.beats(default):
         winner = default if default.last is not None else winner
     return winner.last if winner else None
@@ -101,10 +102,10 @@ def _superseded(
 ) -> set[str]:
     """Keys of candidates that call a library whose text is another by now, so that under its name
     another function is called; all that call one, unless `libraries`."""
-    fastest = store.best(task_key, len(timed_again) + 1)
+    fastest = list(store.scan(task_key, fastest=len(timed_again) + 1))
     if not any(_calls_library(record) for record in (*timed_again, *fastest)):
         return set()
-    sizes = store.sizes().get(task_key, {})
+    sizes = store.get(Sizes).by_task.get(task_key, {})
     return {
         record.trial.candidate.key
         for record in store.scan(task_key)

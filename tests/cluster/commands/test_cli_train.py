@@ -22,6 +22,7 @@ from tuner.cost_models.process import ESTIMATE_COLUMN
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest, RunFolder, open_run
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -38,7 +39,7 @@ def a_run(folder: Path, *, target: str = TARGET, records: int = 12, columns: int
     open_run(folder, Manifest("m", "hash", target))
     store = SqliteStore(RunFolder(folder).store)
     tasks = [Task(key, key, "{}", target) for key in ("a", "b")]
-    store.put_tasks(tasks, {})
+    store.put(Tasks(tasks))
     rng = np.random.default_rng(0)
     for task in tasks:
         for number in range(records):
@@ -46,7 +47,7 @@ def a_run(folder: Path, *, target: str = TARGET, records: int = 12, columns: int
             candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
             done = Measurement(Status.OK, (float(np.exp(vector[0])),))
             where = Provenance("runner", "cpu x")
-            store.append(Record(Trial(task.key, candidate), done, where), vector)
+            store.append_many([(Record(Trial(task.key, candidate), done, where), vector)])
     store.close()
     return folder
 
@@ -56,13 +57,13 @@ def a_run_of_templates(folder: Path) -> Path:
     task = gemm_task()
     open_run(folder, Manifest("m", "hash", task.target))
     with closing(SqliteStore(RunFolder(folder).store)) as store:
-        store.put_tasks([task], {})
+        store.put(Tasks([task]))
         for space in TaskSpace(task).templates:
             for knobs in space.ranked[:20]:
                 point = space.describe(knobs)
                 done = Measurement(Status.OK, (3.0 * (point.estimate_s or 1.0),))
                 trial = Trial(task.key, point.candidate)
-                store.append(Record(trial, done, Provenance("runner", "cpu x")))
+                store.append_many([(Record(trial, done, Provenance("runner", "cpu x")), None)])
     return folder
 
 

@@ -17,6 +17,7 @@ from cluster.console.closing_text import mixed_text
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.view.run_view import RunView, ToolchainView
@@ -40,7 +41,7 @@ def pure(tmp_path: Path) -> Path:
     """A run of one toolchain."""
     (tmp_path / "run.json").write_text(Manifest("m.onnx", "hash", "{}", {}).to_json())
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
-        store.put_tasks([CONV, DENSE], {})
+        store.put(Tasks([CONV, DENSE]))
         store.append_many([(record(task, "a", 1.0, OLD), None) for task in (CONV, DENSE)])
     return tmp_path
 
@@ -49,8 +50,8 @@ def pure(tmp_path: Path) -> Path:
 def mixed(pure: Path) -> Path:
     """The same, gone on with another; what was found before was timed again."""
     with closing(SqliteStore(pure / "records.sqlite")) as store:
-        store.append(record(DENSE, "b", 0.5, NEW))
-        store.append(record(CONV, "a", 1.1, NEW, rung=1001))
+        store.append_many([(record(DENSE, "b", 0.5, NEW), None)])
+        store.append_many([(record(CONV, "a", 1.1, NEW, rung=1001), None)])
     return pure
 
 

@@ -23,6 +23,8 @@ from tuner.report.glance import Glance
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder
 from tuner.runs.lock import RunLock
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -43,11 +45,11 @@ def a_run(folder: Path, *seconds: float) -> Path:
     manifest = Manifest("m.onnx", "hash", "{}", {})
     (folder / "run.json").write_text(manifest.to_json())
     with closing(SqliteStore(folder / "records.sqlite")) as store:
-        store.put_tasks([TASK], {TASK.key: candidate("default").key})
-        store.begin_session(time.time())
-        store.append(record("default", 0.004))
+        store.put(Tasks([TASK]), Defaults({TASK.key: candidate("default").key}))
+        begin_session(store, time.time())
+        store.append_many([(record("default", 0.004), None)])
         for n, s in enumerate(seconds):
-            store.append(record(f"c{n}", s))
+            store.append_many([(record(f"c{n}", s), None)])
     return folder
 
 
@@ -227,7 +229,7 @@ def test_on_a_terminal_it_follows_runs_until_a_key_is_pressed(tmp_path: Path) ->
     ):
         terminal.until(r"one +at work.* 1\.00x")
         assert not terminal.echoes()
-        store.append(record("fast", 0.0005))
+        store.append_many([(record("fast", 0.0005), None)])
         terminal.until(r"one +at work.* 8\.00x")
         shutil.rmtree(other)
         terminal.until(r"(?m)^there is no run folder other")

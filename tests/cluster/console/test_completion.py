@@ -13,6 +13,7 @@ import pytest
 
 from cluster.cli import cli, run
 from cluster.commands.completion import SHELLS
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.storage.task_names import task_names
 from tuner.task import Task
@@ -32,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "model.onnx").write_text("")
     with closing(SqliteStore(tmp_path / "runs" / "first" / "records.sqlite")) as store:
         tasks = [Task(name, name, "{}", '{"kind":"llvm"}', 1.0, 1.0) for name in TASKS]
-        store.put_tasks(tasks, {})
+        store.put(Tasks(tasks))
     return tmp_path
 
 

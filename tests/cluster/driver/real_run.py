@@ -16,6 +16,8 @@ from tuner.record import Provenance, Record, Trial
 from tuner.run_location import RunLocation
 from tuner.runs.folder import LAYER, Manifest, RunFolder, open_run
 from tuner.runs.remote import open_store
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Tasks
 from tuner.task import Instance, Task
 
 _WAIT_S = 120.0
@@ -58,11 +60,11 @@ def real_run(
         provenance=Provenance("here", device_fingerprint(target), toolchain_fingerprint()),
     )
     with closing(measurer), closing(open_store(RunLocation.of(run.root), run)) as store:
-        store.put_tasks(list(tasks), {key: c.key for key, c in defaults.items()})
-        session = store.begin_session(100.0)
+        store.put(Tasks(list(tasks)), Defaults({key: c.key for key, c in defaults.items()}))
+        session = begin_session(store, 100.0)
         for record in _measured(measurer, trials):
-            store.append(record)
-        store.end_session(session, 104.0, "trials")
+            store.append_many([(record, None)])
+        store.put(SessionEnded(session, 104.0, "trials"))
     return run.root
 
 

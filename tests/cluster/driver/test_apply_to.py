@@ -17,6 +17,8 @@ from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Tasks
 
 pytestmark = pytest.mark.tvm
 
@@ -47,10 +49,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_model_copy(model, folder.model_dir)
     default = default_candidate(task)
     with closing(open_store(RunLocation.of(folder.root), folder)) as store:
-        store.put_tasks([task], {task.key: default.key})
-        session = store.begin_session(100.0)
-        store.append(Record(Trial(task.key, default), Measurement(Status.OK, (0.004,))))
-        store.end_session(session, 104.0, "trials")
+        store.put(Tasks([task]), Defaults({task.key: default.key}))
+        session = begin_session(store, 100.0)
+        store.append_many(
+            [(Record(Trial(task.key, default), Measurement(Status.OK, (0.004,))), None)]
+        )
+        store.put(SessionEnded(session, 104.0, "trials"))
     return folder.root
 
 

@@ -33,6 +33,7 @@ from tuner.candidate import Candidate, Draft
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.request.model_spec import ModelSpec
 from tuner.runs.folder import Manifest, open_run
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
@@ -101,9 +102,11 @@ def finished(folder: Path, model: Model) -> Run:
     lowered = lower(model.module, target)
     best = {task.name: (task, scheduled(task)) for task in extract(lowered, target)}
     with closing(SqliteStore(opened.store)) as store:
-        store.put_tasks([task for task, _ in best.values()], {})
+        store.put(Tasks([task for task, _ in best.values()]))
         for task, candidate in best.values():
-            store.append(Record(Trial(task.key, candidate), Measurement(Status.OK, (1e-3,))))
+            store.append_many(
+                [(Record(Trial(task.key, candidate), Measurement(Status.OK, (1e-3,))), None)]
+            )
     return Run(folder, target, lowered, best)
 
 

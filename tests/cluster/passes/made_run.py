@@ -12,6 +12,8 @@ from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Tasks
 from tuner.task import Task
 
 
@@ -37,16 +39,16 @@ def made_run(
     save_model_copy(model, run.model_dir)
     with closing(open_store(RunLocation.of(run.root), run)) as store:
         defaults = {task.key: default_candidate(task) for task in tasks}
-        store.put_tasks(tasks, {key: c.key for key, c in defaults.items()})
-        session = store.begin_session(100.0)
+        store.put(Tasks(tasks), Defaults({key: c.key for key, c in defaults.items()}))
+        session = begin_session(store, 100.0)
         for task in tasks:
             timed = [(defaults[task.key], 0.004)]
             if (candidate := faster(task)) is not None:
                 timed.append((candidate, 0.001))
             for tried, latency_s in timed:
                 measured = Measurement(Status.OK, (latency_s,))
-                store.append(Record(Trial(task.key, tried), measured))
-        store.end_session(session, 104.0, "trials")
+                store.append_many([(Record(Trial(task.key, tried), measured), None)])
+        store.put(SessionEnded(session, 104.0, "trials"))
     return run.root
 
 

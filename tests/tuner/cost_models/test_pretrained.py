@@ -34,6 +34,7 @@ from tuner.cost_models.prior import PriorModel, load_priors
 from tuner.cost_models.xgb import XgbModel
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.facts import Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
@@ -52,11 +53,11 @@ def rows(count: int, group: int, seed: int, *, slope: float = 1.0) -> Examples:
 def store_of(*records: tuple[str, int, Measurement, str], columns: int = 4) -> MemoryStore:
     """Records of (task, number, measurement, device)."""
     store = MemoryStore()
-    store.put_tasks([Task(t, t, "m", ZEN) for t in dict.fromkeys(r[0] for r in records)], {})
+    store.put(Tasks([Task(t, t, "m", ZEN) for t in dict.fromkeys(r[0] for r in records)]))
     for task, number, measurement, device in records:
         candidate = Candidate(CandidateKind.TRACE, f"[{number}]", "test")
         record = Record(Trial(task, candidate), measurement, Provenance("w", device))
-        store.append(record, np.full(columns, number, dtype=np.float32))
+        store.append_many([(record, np.full(columns, number, dtype=np.float32))])
     return store
 
 
@@ -95,7 +96,7 @@ class TestTrainingSet:
         for n in range(3, 5):
             trial = Trial("a", Candidate(CandidateKind.TRACE, f"[{n}]", "test"))
             record = Record(trial, ok(n + 1.0), Provenance("w", "x", "newer"))
-            store.append(record, np.full(4, n, dtype=np.float32))
+            store.append_many([(record, np.full(4, n, dtype=np.float32))])
         examples = training_set([store], columns=4)
         assert np.bincount(examples.groups).tolist() == [3, 2]
 

@@ -12,7 +12,8 @@ from tuner.generations import rung_of
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
 from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, begin_session
+from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
 from tuner.storage.history import Fit, History, Outlook
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
@@ -45,8 +46,8 @@ def fill(store: RecordStore, names: Sequence[str], trials: int, seed: int = 0) -
     """Tasks with these names, so many trials of each, re-timings, failures and a history."""
     rng = random.Random(seed)
     tasks = [Task(name, name, f"module of {name}", "{}", 2.0, 1e6) for name in names]
-    store.put_tasks(tasks, {name: default_of(name).key for name in names})
-    session, now_s = store.begin_session(START_S), START_S
+    store.put(Tasks(tasks), Defaults({name: default_of(name).key for name in names}))
+    session, now_s = begin_session(store, START_S), START_S
     spans: list[SlotSpan] = []
     for number in range(trials):
         for name in names:
@@ -59,30 +60,37 @@ def fill(store: RecordStore, names: Sequence[str], trials: int, seed: int = 0) -
             if number and rng.random() < 0.2:
                 measured = Measurement(Status.BUILD_FAILED, error="no registers left\nat line 3")
             guess = Predicted(rng.random(), 1 + number // 8, latency_s * rng.uniform(0.5, 2))
-            store.append(
-                Record(
-                    Trial(name, candidate),
-                    measured,
-                    DEVICE,
-                    time_s=now_s,
-                    predicted=guess if number else None,
-                )
+            store.append_many(
+                [
+                    (
+                        Record(
+                            Trial(name, candidate),
+                            measured,
+                            DEVICE,
+                            time_s=now_s,
+                            predicted=guess if number else None,
+                        ),
+                        None,
+                    )
+                ]
             )
             job = SlotSpan("runner", "runner-1", "busy", now_s - 0.4, now_s, name)
             spans += [job, SlotSpan("builder", "builder-1", "waiting", now_s - 0.4, now_s)]
     for name in names:
-        for best in store.best(name, 2):
+        for best in store.scan(name, fastest=2):
             for number in (1, 2, 3):
                 again = Measurement(
                     Status.OK, (best.measurement.samples_s[0] * rng.uniform(1, 1.1),)
                 )
                 trial = Trial(name, best.trial.candidate, (), rung_of(0, number))
-                store.append(Record(trial, again, DEVICE, time_s=now_s))
+                store.append_many([(Record(trial, again, DEVICE, time_s=now_s), None)])
     fits = tuple(Fit(START_S + 10 * n, n, 64 * n, 0.5 + n / 20, 0.2) for n in range(1, 6))
     outlooks = (Outlook(START_S + 20, 160, 0.08), Outlook(START_S + 50, 300, 0.021))
-    store.put_history(History(tuple(spans), fits, outlooks))
-    store.heartbeat(session, now_s, {"runner": {"busy": 40.0, "no_builds": 9.0, "starting": 1.0}})
-    store.end_session(session, now_s, "trials")
+    store.put(History(tuple(spans), fits, outlooks))
+    store.put(
+        SessionAlive(session, now_s, {"runner": {"busy": 40.0, "no_builds": 9.0, "starting": 1.0}})
+    )
+    store.put(SessionEnded(session, now_s, "trials"))
 
 
 def kernel_set() -> KernelSet:
@@ -124,5 +132,7 @@ def best_in_search(
     """The best latency, in milliseconds, that the search of such a run measured, by task."""
     store = MemoryStore()
     fill(store, names, trials, seed)
-    best = {task.name: store.best(task.key, 1)[0].latency_s or 0.0 for task in store.tasks()}
+    best = {
+        task.name: next(store.scan(task.key, fastest=1)).latency_s or 0.0 for task in store.tasks()
+    }
     return {name: latency_s * 1e3 for name, latency_s in best.items()}

@@ -13,13 +13,16 @@ from tuner.report.model_curve import model_curve
 from tuner.run_location import RunLocation
 from tuner.runs.folder import open_run
 from tuner.runs.remote import open_store
+from tuner.storage.facts import Defaults
 
 
 def run_at(path: Path, seed: int = 0) -> str:
     folder, _ = open_run(path, MANIFEST)
     store = open_store(RunLocation.of(folder.root), folder)
     fill(store, ["conv", "dense"], 20, seed)
-    assert model_curve(store.tasks(), store.defaults(), list(store.scan()), store.sessions()).points
+    assert model_curve(
+        store.tasks(), store.get(Defaults).by_task, list(store.scan()), store.sessions()
+    ).points
     store.close()
     return str(path)
 

@@ -20,6 +20,8 @@ from tuner.pages.wording import comparison
 from tuner.record import Status
 from tuner.report.noise import Retiming
 from tuner.report.run_report import RunReport, run_report
+from tuner.storage.facts import Defaults, Tasks
+from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.view.task_view import TaskView
@@ -259,9 +261,9 @@ def test_a_long_run_with_many_tasks_stays_below_five_megabytes(tmp_path: Path) -
     filled = MemoryStore()
     fill(filled, [f"fused_conv2d_add_relu_{n}" for n in range(300)], 40)
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
-        store.put_tasks(filled.tasks(), filled.defaults())
+        store.put(Tasks(filled.tasks()), Defaults(filled.get(Defaults).by_task))
         store.append_many([(record, None) for record in filled.scan()])
-        store.put_history(filled.history())
+        store.put(filled.get(History))
         run = run_report(store, MANIFEST, name="long", place="runs/long", kernel_sets={})
     assert run.view.trials > 9000
     html = page([run], made="a test", cache=CACHE)

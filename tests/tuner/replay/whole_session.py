@@ -29,6 +29,7 @@ from tuner.search.registry import search_maker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
@@ -95,7 +96,7 @@ def searched(
 ) -> MemoryStore:
     """A session's records."""
     store = MemoryStore()
-    store.put_tasks([*tasks], {t.key: c.key for t, c in tasks.items()})
+    store.put(Tasks([*tasks]), Defaults({t.key: c.key for t, c in tasks.items()}))
     session = Session(
         [*tasks],
         {t.key: c for t, c in tasks.items()},

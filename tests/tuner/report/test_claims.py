@@ -10,6 +10,7 @@ from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.report.trust.claims import claims, misfiled
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Instance, Task
 
@@ -22,11 +23,13 @@ SHAPES = tuple((("T", size),) for size in range(1, 9))
 
 def kept(task: Task, *timed: tuple[Candidate, Instance, int, float]) -> RecordStore:
     store = MemoryStore()
-    store.put_tasks([task], {task.key: DEFAULT.key})
+    store.put(Tasks([task]), Defaults({task.key: DEFAULT.key}))
     for candidate, instance, rung, latency_s in timed:
         measured = Measurement(Status.OK, (latency_s,) * 3)
         trial = Trial(task.key, candidate, instance, rung)
-        store.append(Record(trial, measured, DESK, code_hash=f"hash of {candidate.payload}"))
+        store.append_many(
+            [(Record(trial, measured, DESK, code_hash=f"hash of {candidate.payload}"), None)]
+        )
     return store
 
 

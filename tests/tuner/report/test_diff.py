@@ -15,7 +15,8 @@ from tuner.report.diff import changed, diff
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
-from tuner.storage.base import RecordStore
+from tuner.storage.base import RecordStore, begin_session
+from tuner.storage.facts import SessionEnded, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -31,11 +32,13 @@ def fill(
 ) -> RecordStore:
     """Keep winners, each timed once by the search and then again."""
     tasks = [Task(name, name, f"module of {name}", "{}", weight=2.0) for name in times]
-    store.put_tasks(tasks, {})
+    store.put(Tasks(tasks))
     for name, (candidate, seconds) in times.items():
         for rung, latency_s in enumerate(seconds):
             measured = Measurement(Status.OK, (latency_s,) * 3)
-            store.append(Record(Trial(name, candidate, (), rung), measured, provenance))
+            store.append_many(
+                [(Record(Trial(name, candidate, (), rung), measured, provenance), None)]
+            )
     return store
 
 
@@ -123,9 +126,9 @@ def test_the_command_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for name, latency_s, candidate in (("a", 2e-3, OLD), ("b", 1e-3, NEW)):
         folder, _ = open_run(tmp_path / name, Manifest("m.onnx", "hash", '{"kind":"llvm"}'))
         store = open_store(RunLocation.of(folder.root), folder)
-        session = store.begin_session(1.0)
+        session = begin_session(store, 1.0)
         fill(store, {"dense": (candidate, (latency_s, latency_s))})
-        store.end_session(session, 2.0, "trials")
+        store.put(SessionEnded(session, 2.0, "trials"))
         store.close()
     assert command(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     out = capsys.readouterr().out

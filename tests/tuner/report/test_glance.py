@@ -11,7 +11,8 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.report.glance import STALE_S, StoreGlances, glance_json, of_snapshot, state_of
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, begin_session
+from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Instance, Task
 from tuner.view.folds import view_winners
@@ -64,7 +65,7 @@ STORY = [
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     with closing(SqliteStore(tmp_path / "records.sqlite")) as opened:
-        opened.put_tasks(TASKS, {task.key: DEFAULT.key for task in TASKS})
+        opened.put(Tasks(TASKS), Defaults({task.key: DEFAULT.key for task in TASKS}))
         yield opened
 
 
@@ -82,39 +83,39 @@ def test_after_each_record_it_says_what_a_fold_over_all_of_them_says(store: Sqli
 
 def test_it_knows_how_long_it_has_worked_since_a_task_became_faster(store: SqliteStore) -> None:
     looking = StoreGlances("x")
-    session = store.begin_session(0.0)
+    session = begin_session(store, 0.0)
     assert looking.look(store, 0.0).since_improved_s is None
     for r in STORY[:-1]:
-        store.append(r)
-    store.heartbeat(session, 10.0, {})
+        store.append_many([(r, None)])
+    store.put(SessionAlive(session, 10.0, {}))
     assert looking.look(store, 10.0).since_improved_s == 10 - 6
-    store.append(STORY[-1])
+    store.append_many([(STORY[-1], None)])
     assert looking.look(store, 10.0).since_improved_s == 10 - 9
 
 
 def test_an_ended_run_has_the_times_of_its_last_lines(store: SqliteStore) -> None:
-    session = store.begin_session(0.0)
+    session = begin_session(store, 0.0)
     for r in [*STORY, record(STATIC, "default", 0.012, rung=1)]:
-        store.append(r)
+        store.append_many([(r, None)])
     looking = StoreGlances("x")
     search = looking.look(store, 0.0)
     assert not search.settled
-    store.end_session(session, 30.0, "trials")
+    store.put(SessionEnded(session, 30.0, "trials"))
     ended = looking.look(store, 0.0, lambda _: {"symbolic": 0.0042})
     assert ended.settled
     assert ended.tasks == view_winners(store, {"symbolic": 0.0042})
     assert ended.gain != search.gain
-    store.begin_session(31.0)
+    begin_session(store, 31.0)
     assert looking.look(store, 31.0).tasks == search.tasks, "it goes on"
 
 
 def test_time_in_which_nobody_worked_is_not_held_against_a_run(store: SqliteStore) -> None:
     for r in STORY:
-        store.append(r)
-    store.end_session(store.begin_session(0.0), 30.0, "time")
+        store.append_many([(r, None)])
+    store.put(SessionEnded(begin_session(store, 0.0), 30.0, "time"))
     looking = StoreGlances("x")
     assert looking.look(store, 9999.0).since_improved_s == 30 - 9, "it ended long ago"
-    store.end_session(store.begin_session(700.0), 705.0, "trials")
+    store.put(SessionEnded(begin_session(store, 700.0), 705.0, "trials"))
     seen = looking.look(store, 9999.0)
     assert seen.since_improved_s == 30 - 9 + 5, "a session without trials, much later"
     assert glance_json(seen)["since_improved_s"] == seen.since_improved_s
@@ -125,9 +126,9 @@ def test_nothing_new_is_read_where_there_is_nothing_new(
 ) -> None:
     looking = StoreGlances("x")
     for r in STORY[:3]:
-        store.append(r)
+        store.append_many([(r, None)])
     first = looking.look(store, 0.0)
-    for reading in ("tallies", "best", "scan", "tasks", "fastest", "features"):
+    for reading in ("tallies", "scan", "tasks", "fastest", "features"):
         monkeypatch.setattr(SqliteStore, reading, lambda *_, **__: pytest.fail("read anew"))
     assert looking.look(store, 0.0) == first
 
@@ -136,18 +137,18 @@ def test_a_task_without_new_trials_is_not_read_anew(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for r in STORY[:3]:
-        store.append(r)
+        store.append_many([(r, None)])
     looking = StoreGlances("x")
     looking.look(store, 0.0)
     asked: list[str] = []
-    best = SqliteStore.best
+    scan = SqliteStore.scan
 
-    def noted(self: SqliteStore, task_key: str, k: int) -> list[Record]:
-        asked.append(task_key)
-        return best(self, task_key, k)
+    def noted(self: SqliteStore, task_key: str, **only: int) -> Iterator[Record]:
+        asked.extend([task_key] * ("fastest" in only))
+        return scan(self, task_key, **only)
 
-    monkeypatch.setattr(SqliteStore, "best", noted)
-    store.append(record(OTHER, "new", 0.001))
+    monkeypatch.setattr(SqliteStore, "scan", noted)
+    store.append_many([(record(OTHER, "new", 0.001), None)])
     assert looking.look(store, 0.0).tasks[1].best_s == 0.001
     assert asked == ["other"]
 
@@ -156,8 +157,8 @@ def test_tasks_that_come_later_are_seen(store: SqliteStore) -> None:
     looking = StoreGlances("x")
     looking.look(store, 0.0)
     later = Task("later", "conv", "{}", "{}", 1.0, 1e6)
-    store.put_tasks([later], {"later": DEFAULT.key})
-    store.append(record(later, "default", 0.001))
+    store.put(Tasks([later]), Defaults({"later": DEFAULT.key}))
+    store.append_many([(record(later, "default", 0.001), None)])
     assert [row.name for row in looking.look(store, 0.0).tasks][-1] == "conv"
 
 

@@ -25,7 +25,8 @@ from tuner.report.model_curve import model_curve
 from tuner.report.noise import RetimingFold
 from tuner.report.predictions import PredictionFold, spread
 from tuner.report.run_report import run_report
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, begin_session
+from tuner.storage.facts import SessionEnded
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
@@ -180,12 +181,12 @@ def test_time_between_sessions_is_not_in_the_picture() -> None:
     store = MemoryStore()
     fill(store, ["conv"], 20)
     before = store.sessions()[0]
-    again = store.begin_session(before.started_s + 86_400)
+    again = begin_session(store, before.started_s + 86_400)
     late = SlotSpan(
         "runner", "runner-1", "busy", before.started_s + 86_401, before.started_s + 86_402
     )
-    store.put_history(History((late,)))
-    store.end_session(again, before.started_s + 86_403, "trials")
+    store.put(History((late,)))
+    store.put(SessionEnded(again, before.started_s + 86_403, "trials"))
     told = run_report(store, MANIFEST, name="x", place="x", kernel_sets={})
     assert max(span.ended_s for span in told.spans) <= before.elapsed_s + 3
     assert told.spans[-1].started_s == pytest.approx(before.elapsed_s + 1)

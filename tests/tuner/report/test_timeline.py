@@ -12,6 +12,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from tests.tuner.pages.sample_run import fill
 from tuner.errors import TunerError
 from tuner.report.timeline import export_timeline
+from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 
 TYPES = perfetto.TrackEvent
@@ -55,7 +56,7 @@ def trace(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     store = MemoryStore()
     fill(store, ["conv", "dense"], 30)
     count = export_timeline(store, tmp_path / "run.pftrace", "mine")
-    assert count == len(store.history().spans)
+    assert count == len(store.get(History).spans)
     db = tables((tmp_path / "run.pftrace").read_bytes())
     yield db
     db.close()

@@ -60,7 +60,7 @@ def begun(here: RemoteRun) -> Iterator[RemoteRun]:
     (run.model_dir / "inner" / "model.onnx").write_bytes(b"weights")
     put_model(here)
     with closing(SegmentStore(here.objects, run.store)) as store:
-        store.append(RECORD)
+        store.append_many([(RECORD, None)])
     return here
 
 
@@ -221,7 +221,7 @@ class TestLooking:
         fetch(there)
         other = replace(RECORD, trial=replace(RECORD.trial, rung=1))
         with closing(SegmentStore(begun.objects, begun.run.store)) as store:
-            store.append(other)
+            store.append_many([(other, None)])
             store.flush()
             for objects in (there, begun):
                 with closing(

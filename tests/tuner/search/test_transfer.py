@@ -12,6 +12,7 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.search.base import Search
 from tuner.search.evolution import Evolution
 from tuner.search.transfer import Seeds, gather, signature, similarity
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 
@@ -52,11 +53,11 @@ def candidate(name: str) -> Candidate:
 
 def store_of(tasks: Iterable[Task], latencies: dict[str, dict[str, float]]) -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks(list(tasks), {})
+    store.put(Tasks(list(tasks)))
     for key, found in latencies.items():
         for name, seconds in found.items():
             trial = Trial(key, candidate(name))
-            store.append(Record(trial, Measurement(Status.OK, (seconds,))))
+            store.append_many([(Record(trial, Measurement(Status.OK, (seconds,))), None)])
     return store
 
 
@@ -109,7 +110,7 @@ class TestGather:
 
     def test_the_default_schedule_is_no_seed(self) -> None:
         store = store_of([BIG], {"big": {"default": 1.0, "c": 2.0}})
-        store.put_tasks([], {"big": candidate("default").key})
+        store.put(Tasks([]), Defaults({"big": candidate("default").key}))
         assert gather([BIG], None, [store]).seeds(BIG).known == (candidate("c"),)
 
     def test_so_are_those_of_the_same_program_for_a_target_that_takes_them(self) -> None:

@@ -24,6 +24,7 @@ from tuner.session.machines import Machines
 from tuner.session.observer import Observer
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.task import Task
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=100.0, finalists=8)
@@ -115,7 +116,7 @@ def make_session(
         Task(key, f"name-{key}", "module", "target", weight=(weights or {}).get(key, 1.0))
         for key in spaces
     ]
-    store.put_tasks(tasks, {t.key: candidate(t.key, 0).key for t in tasks})
+    store.put(Tasks(tasks), Defaults({t.key: candidate(t.key, 0).key for t in tasks}))
     return Session(
         tasks,
         {t.key: candidate(t.key, 0) for t in tasks},

@@ -7,6 +7,7 @@ from tuner.errors import TunerError
 from tuner.record import Status
 from tuner.replay.replay import VirtualClock
 from tuner.session.history_keeper import HistoryKeeper
+from tuner.storage.facts import Fact
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.utilisation import RUNNER, Utilisation
@@ -40,15 +41,15 @@ def test_spans_are_on_the_clock_of_the_wall_and_a_job_is_told_when_it_is_done() 
     used.given(RUNNER, "r", "task")
     clock.now_s = 11.0
     keeper.on_snapshot(SNAPSHOT)
-    assert [(s.category, s.ended_s) for s in store.history().spans] == [
+    assert [(s.category, s.ended_s) for s in store.get(History).spans] == [
         ("not_needed", EPOCH_S + 4.0)
     ]
     clock.now_s = 12.0
     used.answered(RUNNER, "r", worked_s=6.0)
     keeper.on_snapshot(SNAPSHOT)
-    assert len(store.history().spans) == 1, "ten seconds have not passed"
+    assert len(store.get(History).spans) == 1, "ten seconds have not passed"
     keeper.on_end(SNAPSHOT)
-    waited, worked = store.history().spans[1:]
+    waited, worked = store.get(History).spans[1:]
     assert (waited.category, waited.started_s, waited.ended_s) == (
         "waiting",
         EPOCH_S + 4.0,
@@ -70,7 +71,7 @@ def test_a_job_across_pieces_begins_where_the_wait_before_it_ended() -> None:
     clock.now_s = 9.0
     used.answered(RUNNER, "r")
     keeper.keep()
-    idle, busy = store.history().spans
+    idle, busy = store.get(History).spans
     assert idle.ended_s == busy.started_s
 
 
@@ -81,7 +82,7 @@ def test_a_job_that_the_end_finds_in_progress_is_told_up_to_there() -> None:
     used.given(RUNNER, "r", "task")
     clock.now_s = 8.0
     keeper.on_end(SNAPSHOT)
-    idle, busy = store.history().spans
+    idle, busy = store.get(History).spans
     assert idle.category == "not_needed"
     assert (busy.category, busy.task_key) == ("busy", "task")
     assert (busy.started_s, busy.ended_s) == (EPOCH_S + 3.0, EPOCH_S + 8.0)
@@ -93,7 +94,7 @@ def test_fits_are_kept_with_their_time() -> None:
     clock.now_s = 2.0
     keeper.on_model(FittedModel(version=1, model=b"", records=64, pairwise_accuracy=0.8, fit_s=0.1))
     keeper.on_end(SNAPSHOT)
-    (fit,) = store.history().fits
+    (fit,) = store.get(History).fits
     assert (fit.time_s, fit.version, fit.accuracy) == (EPOCH_S + 2.0, 1, 0.8)
 
 
@@ -104,7 +105,7 @@ def test_what_more_trials_would_bring_is_kept_once_for_each_prediction() -> None
         clock.now_s = now_s
         keeper.on_snapshot(snapshot(trials, next_gain))
     keeper.on_end(snapshot(256, 0.02))
-    told = [(o.time_s, o.trials, o.next_gain) for o in store.history().outlooks]
+    told = [(o.time_s, o.trials, o.next_gain) for o in store.get(History).outlooks]
     assert told == [(EPOCH_S + 2.0, 128, 0.2), (EPOCH_S + 3.0, 256, 0.02)]
 
 
@@ -112,7 +113,7 @@ def test_a_store_that_refuses_is_asked_once() -> None:
     class Full(MemoryStore):
         asked = 0
 
-        def put_history(self, *stretches: History) -> None:
+        def put(self, *facts: Fact) -> None:
             self.asked += 1
             raise TunerError("the disk is full")
 

@@ -43,6 +43,7 @@ from tuner.session.limits import Ended, Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.view.phase import Phase
@@ -435,7 +436,7 @@ def test_a_run_ends_where_twice_as_many_trials_would_bring_little() -> None:
     assert snapshot.next_gain is not None
     assert snapshot.next_gain < 0.05
     assert 128 <= snapshot.trials < 2000
-    assert store.best("a", 1)[0].trial.candidate.key in {
+    assert next(store.scan("a", fastest=1)).trial.candidate.key in {
         r.trial.candidate.key for r in store.scan(min_rung=1)
     }, "finalists are timed again all the same"
 
@@ -493,7 +494,7 @@ def dynamic_session(
     clock: VirtualClock | None = None,
 ) -> Session:
     clock, time_s = clock or VirtualClock(), 1000.0
-    store.put_tasks(tasks, {t.key: DEFAULT.key for t in tasks})
+    store.put(Tasks(tasks), Defaults({t.key: DEFAULT.key for t in tasks}))
     return Session(
         tasks,
         {t.key: DEFAULT for t in tasks},

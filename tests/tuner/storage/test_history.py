@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.storage.history import Fit, History, Outlook, coalesced, from_text, joined, to_text
+from tuner.storage.history import Fit, History, Outlook, coalesce, from_text, join, to_text
 from tuner.utilisation import SlotSpan
 
 NAMES = st.sampled_from(["", "busy", "runner", "r-1", "täsk"])
@@ -62,7 +62,7 @@ def span(start_s: float, end_s: float, *, slot: str = "r", task: str = "t") -> S
 
 
 def test_spans_that_go_on_are_one_and_others_are_not() -> None:
-    told = coalesced(
+    told = coalesce(
         [
             span(0, 1),
             span(0, 2, slot="s"),
@@ -80,7 +80,7 @@ def test_spans_that_go_on_are_one_and_others_are_not() -> None:
 
 
 def test_a_clock_that_was_set_back_makes_no_span_negative() -> None:
-    told = coalesced([span(1000, 1010), span(910, 920)])
+    told = coalesce([span(1000, 1010), span(910, 920)])
     assert [(s.started_s, s.ended_s) for s in told] == [(910, 920), (1000, 1010)]
 
 
@@ -94,7 +94,7 @@ def test_no_second_is_lost_or_told_twice(
         some.append(span(now_s, now_s + length_s, task=task))
         now_s += length_s
     cut = data.draw(st.integers(0, len(some)))
-    told = joined([History(tuple(some[:cut])), History(tuple(some[cut:]))]).spans
+    told = join([History(tuple(some[:cut])), History(tuple(some[cut:]))]).spans
     gaps_s = 0.021 * len(some)
     spent_s = sum(s.ended_s - s.started_s for s in some)
     assert spent_s - 1e-6 <= sum(s.ended_s - s.started_s for s in told) <= spent_s + gaps_s

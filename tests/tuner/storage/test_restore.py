@@ -11,6 +11,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.report.record_lines import export_records
+from tuner.storage.facts import Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.storage.sqlite_store import SqliteStore
@@ -29,7 +30,7 @@ def record(n: int, task: str = "t") -> Record:
 
 def a_store(*records: Record) -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks([TASK], {})
+    store.put(Tasks([TASK]))
     store.append_many([(r, None) for r in records])
     return store
 

@@ -22,7 +22,8 @@ from tuner.record import (
     Status,
     Trial,
 )
-from tuner.storage.base import elapsed_s
+from tuner.storage.base import begin_session, elapsed_s
+from tuner.storage.facts import Defaults, SessionAlive, Tasks
 from tuner.storage.sqlite_schema import VERSION
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -39,17 +40,17 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
     task = Task("t", "matmul", "{}", "{}", shapes=(((("n", 1),), 0.5), ((("n", 3),), 1.0)))
     with closing(SqliteStore(path)) as store:
-        store.put_tasks([task], {"t": "d"})
-        store.append(record(1), np.arange(3, dtype=np.float32))
-        store.heartbeat(store.begin_session(5.0), 8.0)
+        store.put(Tasks([task]), Defaults({"t": "d"}))
+        store.append_many([(record(1), np.arange(3, dtype=np.float32))])
+        store.put(SessionAlive(begin_session(store, 5.0), 8.0))
     with closing(SqliteStore(path)) as store:
         assert store.tasks() == (task,)
-        assert store.defaults() == {"t": "d"}
-        assert list(store.scan()) == store.best("t", 1) == [record(1)]
+        assert store.get(Defaults).by_task == {"t": "d"}
+        assert list(store.scan()) == list(store.scan("t", fastest=1)) == [record(1)]
         assert store.features("t")[record(1).trial.candidate.key].tolist() == [0.0, 1.0, 2.0]
         assert elapsed_s(store.sessions()) == 3.0
-        assert store.append(record(1)) is False
-        assert store.begin_session(9.0) == 2
+        assert store.append_many([(record(1), None)])[0] is False
+        assert begin_session(store, 9.0) == 2
 
 
 def test_records_have_numbers_in_the_order_they_were_appended(tmp_path: Path) -> None:
@@ -73,7 +74,8 @@ from tuner.storage.sqlite_store import SqliteStore
 store = SqliteStore(Path(sys.argv[1]))
 for n in itertools.count():
     candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
-    store.append(Record(Trial("t", candidate), Measurement(Status.OK, (1.0,))))
+    measured = Measurement(Status.OK, (1.0,))
+    store.append_many([(Record(Trial("t", candidate), measured), None)])
     print(candidate.key, flush=True)
 """
 
@@ -105,11 +107,11 @@ def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
     ):
         scan = writer.scan()
         for n in range(3):
-            writer.append(record(n))
+            writer.append_many([(record(n), None)])
             assert len(list(reader.scan())) == n + 1
         assert list(scan) == []
         with pytest.raises(TunerError, match="readonly"):
-            reader.append(record(9))
+            reader.append_many([(record(9), None)])
 
 
 def test_a_closed_store_in_anothers_folder_is_read_without_a_trace(
@@ -117,7 +119,7 @@ def test_a_closed_store_in_anothers_folder_is_read_without_a_trace(
 ) -> None:
     path = tmp_path / "records.sqlite"
     with closing(SqliteStore(path)) as store:
-        store.append(record(0))
+        store.append_many([(record(0), None)])
     monkeypatch.setattr(os, "access", lambda *_: False)
     with closing(SqliteStore(path, read_only=True)) as store:
         assert list(store.scan()) == [record(0)]
@@ -163,11 +165,11 @@ def test_what_only_a_newer_tuner_can_have_written_is_refused_in_one_line(
     tmp_path: Path, change: str, says: str
 ) -> None:
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
-        store.append(record(0))
+        store.append_many([(record(0), None)])
         store._db.execute(change)
         readings: list[Callable[[], object]] = [lambda: list(store.scan())]
         of_all = [store.tallies]
-        readings += of_all if "status" in change else [lambda: store.best("t", 1)]
+        readings += of_all if "status" in change else [lambda: list(store.scan("t", fastest=1))]
         for reading in readings:
             with pytest.raises(TunerError, match=f"{says}, which this tuner does not know: use"):
                 reading()
@@ -225,7 +227,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
-        store.append(record(0))
+        store.append_many([(record(0), None)])
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
         store._db.execute(f"PRAGMA max_page_count={pages}")
         big = np.random.default_rng(0).random(50_000).astype(np.float32)
@@ -234,7 +236,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         assert list(store.scan()) == [record(0)]
         store._db.execute("PRAGMA max_page_count=1000000")
-        assert store.append(record(2), big)
+        assert store.append_many([(record(2), big)])[0]
         assert list(store.scan()) == [record(0), record(2)]
 
 

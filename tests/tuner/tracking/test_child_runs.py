@@ -11,6 +11,8 @@ from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, start_drai
 from tests.tuner.tracking.tracked_runs import many_tasks
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN, TRIED
@@ -47,9 +49,9 @@ def living(run_dir: Path, records: Sequence[Record] = ()) -> Iterator[SqliteStor
     """The store of a session that is at work, with records that it has already."""
     run_dir.mkdir(exist_ok=True)
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
-        store.put_tasks(NETWORK, {task.key: DEFAULT for task in NETWORK})
+        store.put(Tasks(NETWORK), Defaults({task.key: DEFAULT for task in NETWORK}))
         if not store.sessions():
-            store.begin_session(1000.0)
+            begin_session(store, 1000.0)
         store.append_many([(r, None) for r in records])
         yield store
 
@@ -128,7 +130,7 @@ def test_nothing_is_chosen_before_each_task_has_a_time(tmp_path: Path) -> None:
     with living(tmp_path, [record(task) for task in NETWORK[:-1]]) as store:
         push_what_can_be(drain)
         assert children(sink) == set()
-        store.append(record(NETWORK[-1]))
+        store.append_many([(record(NETWORK[-1]), None)])
         push_what_can_be(drain)
     assert children(sink) == heaviest(MOST_CHILDREN)
     assert points(sink, NETWORK[-1].key, "task/best_us") == [1]
@@ -148,7 +150,7 @@ def test_a_task_that_never_has_a_time_is_not_waited_for_longer_than_its_first_tr
     with living(tmp_path, [*map(record, others), *failures[:-1]]) as store:
         push_what_can_be(drain)
         assert children(sink) == set()
-        store.append(failures[-1])
+        store.append_many([(failures[-1], None)])
         push_what_can_be(drain)
     assert children(sink) == heaviest(MOST_CHILDREN + 1) - {broken.key}
 

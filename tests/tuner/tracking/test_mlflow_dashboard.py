@@ -15,6 +15,8 @@ from tests.tuner.tracking.tracked_runs import many_tasks
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN
@@ -60,8 +62,8 @@ def tune(run_dir: Path, tasks: list[Task]) -> None:
     now = [1000.0]
     spool = SpoolObserver(run_dir, name="net", params={"seed": 1}, tags=TAGS, clock=lambda: now[0])
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
-        store.put_tasks(tasks, defaults)
-        store.begin_session(1000.0)
+        store.put(Tasks(tasks), Defaults(defaults))
+        begin_session(store, 1000.0)
         spool.on_start(tasks)
         store.append_many([(each, None) for each in records])
     for each in records:

@@ -27,6 +27,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.record import Measurement, Record, Status, Trial, record_line
+from tuner.storage.facts import Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
 from tuner.storage.sqlite_store import SqliteStore
@@ -192,7 +193,7 @@ class TestRecords:
             write_bytes(folder / name, "".join(record_line(r) + "\n" for r in part).encode())
             sink.upload([Artifact(name)])
         store = MemoryStore()
-        store.put_tasks([Task("aa", "conv", "{}", "{}")], {})
+        store.put(Tasks([Task("aa", "conv", "{}", "{}")]))
         (tmp_path / "here").mkdir()
         run_id = runs(target)[""].info.run_id
         fetched = fetch_records(target.uri, run_id, tmp_path / "here")
@@ -284,7 +285,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def open_store(run_dir: Path) -> SqliteStore:
     store = SqliteStore(TrackingPaths(run_dir).store)
-    store.put_tasks([Task("aa", "conv", "{}", "{}")], {})
+    store.put(Tasks([Task("aa", "conv", "{}", "{}")]))
     return store
 
 

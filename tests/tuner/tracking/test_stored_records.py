@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, start_drain
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import restore
 from tuner.storage.sqlite_store import SqliteStore
@@ -53,9 +55,9 @@ def record(number: int, *, task: str = "aa") -> Record:
 def open_store(run_dir: Path) -> SqliteStore:
     run_dir.mkdir(exist_ok=True)
     store = SqliteStore(TrackingPaths(run_dir).store)
-    store.put_tasks(TASKS, {})
+    store.put(Tasks(TASKS))
     if not store.sessions():
-        store.begin_session(1000.0)
+        begin_session(store, 1000.0)
     return store
 
 
@@ -85,7 +87,7 @@ def files_of(run_dir: Path) -> dict[str, int]:
 def restored(run_dir: Path) -> list[str]:
     """Payloads that come back from a run's files."""
     store = MemoryStore()
-    store.put_tasks(TASKS, {})
+    store.put(Tasks(TASKS))
     if files_of(run_dir):
         restore([TrackingPaths(run_dir).folder / "records"], store)
     return [r.trial.candidate.payload for r in store.scan()]
@@ -139,7 +141,7 @@ class TestOrder:
         late = Task("dd", "late", "{}", "llvm")
         keep(tmp_path, [record(1), record(2, task="dd"), record(3)])
         with closing(open_store(tmp_path)) as store:
-            store.put_tasks([late], {})
+            store.put(Tasks([late]))
         say(tmp_path, [*START, END, *START, TaskEntry(late.key, late.name, {}), END])
         sink = FakeSink()
         push_all(tmp_path, sink)
@@ -153,11 +155,11 @@ class TestOrder:
         sink, clock = FakeSink(), Clock()
         drain = start_drain(tmp_path, sink, clock)
         with closing(open_store(tmp_path)) as store:
-            store.append(record(1))
+            store.append_many([(record(1), None)])
             while drain.step():
                 pass
-            store.put_tasks([late], {})
-            store.append(record(2, task="dd"))
+            store.put(Tasks([late]))
+            store.append_many([(record(2, task="dd"), None)])
             for _ in range(5):
                 drain.step()
                 clock.now += 60.0
@@ -169,7 +171,7 @@ class TestOrder:
         drain = start_drain(tmp_path, sink, Clock())
         with closing(open_store(tmp_path)) as store:
             for n in range(3):
-                store.append(record(n))
+                store.append_many([(record(n), None)])
                 while drain.step():
                     pass
                 assert steps(sink.taken) == list(range(1, n + 2))
@@ -323,7 +325,7 @@ class TestFiles:
             while drain.step():
                 pass
             assert sink.files == [Artifact("records/records-000001.jsonl")]
-            store.append(record(399))
+            store.append_many([(record(399), None)])
             while drain.step():
                 pass
             assert sink.files[1:] == [Artifact("records/records-000002.jsonl")]
@@ -363,8 +365,8 @@ class TestTheWriter:
             reading._db.execute("BEGIN")
             assert reading.last() == 1
             with closing(SqliteStore(path, busy_timeout_s=0.0)) as store:
-                assert store.append(record(2))
-            assert first.append(record(3))
+                assert store.append_many([(record(2), None)])[0]
+            assert first.append_many([(record(3), None)])
 
     def test_is_left_alone_where_it_has_no_write_ahead_log(self, tmp_path: Path) -> None:
         keep(tmp_path, [record(1)])

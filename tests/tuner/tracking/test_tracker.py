@@ -23,6 +23,7 @@ from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
+from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.mlflow_sink import Target
@@ -339,7 +340,7 @@ class TestProcess:
         observer.on_start([CONV])
         tracker = TrackerProcess.start(tmp_path, hanging_server)
         with closing(SqliteStore(TrackingPaths(tmp_path).store)) as store:
-            store.put_tasks([CONV], {})
+            store.put(Tasks([CONV]))
             store.append_many([(record(i), None) for i in range(250)])
         observer.close(RunStatus.FINISHED)
         outcome = tracker.finish(2.0)

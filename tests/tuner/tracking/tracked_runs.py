@@ -19,6 +19,7 @@ from tuner.search.registry import search_maker
 from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.spool import TrackingPaths
@@ -106,7 +107,7 @@ def replayed_run(
     spool = _Settling(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
         spool.store = store
-        store.put_tasks(tasks, {key: c.key for key, c in defaults.items()})
+        store.put(Tasks(tasks), Defaults({key: c.key for key, c in defaults.items()}))
         session = Session(
             tasks,
             defaults,

@@ -11,6 +11,7 @@ from hypothesis import given
 from tests.tuner.view.test_folds import DEFAULT, candidate, record, runs, store_of
 from tuner.generations import rung_of
 from tuner.record import Record, Status
+from tuner.storage.facts import Defaults
 from tuner.view.progress import fold
 from tuner.view.winners import choose_best
 
@@ -126,7 +127,7 @@ def test_no_winner_was_slower_than_the_default_when_both_were_timed(records: lis
         assert {r.trial.candidate.key for r in timed} <= failed_again
         return
     assert best in timed
-    progress = fold(store.tasks(), store.defaults(), store.scan())["m"]
+    progress = fold(store.tasks(), store.get(Defaults).by_task, store.scan())["m"]
     key, default = best.trial.candidate.key, candidate(DEFAULT).key
     mine, theirs = progress.retimed.get(key), progress.retimed.get(default)
     search = min((r.latency_s or math.inf for r in timed if r.trial == best.trial), default=None)

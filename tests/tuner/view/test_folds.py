@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Sizes, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import SpaceSource, Task
 from tuner.view.as_json import best_json, status_json
@@ -38,7 +40,7 @@ def record(
 
 def store_of(*records: Record) -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks([MATMUL, SOFTMAX], {"m": candidate(DEFAULT).key})
+    store.put(Tasks([MATMUL, SOFTMAX]), Defaults({"m": candidate(DEFAULT).key}))
     store.append_many([(r, None) for r in records])
     return store
 
@@ -69,12 +71,12 @@ class TestStatus:
             record(1, 0.0015, rung=1),
             record(1, task="s", status=Status.LOST),
         )
-        store.put_sizes({"m": {"space": 90}})
+        store.put(Sizes({"m": {"space": 90}}))
         for ends_s in (1.0, 1.0):
-            session = store.begin_session(0.0)
-            store.heartbeat(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}})
-            store.end_session(session, ends_s, "")
-        store.begin_session(1.0)
+            session = begin_session(store, 0.0)
+            store.put(SessionAlive(session, 0.5, {"runner": {"busy": 1.5, "no_builds": 0.5}}))
+            store.put(SessionEnded(session, ends_s, ""))
+        begin_session(store, 1.0)
         matmul = {
             "name": "matmul",
             "key": "m",
@@ -133,9 +135,9 @@ class TestStatus:
             record(2, 0.0025, rung=1),
             record(1, 0.008, task="s"),
         )
-        session = store.begin_session(0.0)
+        session = begin_session(store, 0.0)
         assert [task.best_s for task in view_run(store).tasks] == [0.001, 0.008]
-        store.end_session(session, 1.0, "trials")
+        store.put(SessionEnded(session, 1.0, "trials"))
         run = view_run(store)
         assert run.settled
         assert run.tasks == view_winners(store)
@@ -209,10 +211,10 @@ class TestBest:
         small, large = (("n", 1),), (("n", 9),)
         task = Task("o", "symbolic", "", "", flops=2e9, shapes=((small, 3.0), (large, 1.0)))
         store = MemoryStore()
-        store.put_tasks([task], {})
+        store.put(Tasks([task]))
         for number, instance, seconds in ((1, small, 0.001), (2, large, 0.005)):
             trial = Trial("o", candidate(number), instance)
-            store.append(Record(trial, Measurement(Status.OK, (seconds,))))
+            store.append_many([(Record(trial, Measurement(Status.OK, (seconds,))), None)])
         (seen,) = view_winners(store)
         assert (seen.best_s, seen.gflops) == (pytest.approx(0.002), pytest.approx(1000.0))
         (seen,) = view_winners(store, {"o": 0.004})
@@ -247,7 +249,7 @@ def test_views_agree_with_progress_and_are_strict_json(records: list[Record]) ->
     run = view_run(store)
     json.dumps(status_json(run), allow_nan=False)
     json.dumps([best_json(task) for task in view_winners(store)], allow_nan=False)
-    progress = fold(store.tasks(), store.defaults(), store.scan())
+    progress = fold(store.tasks(), store.get(Defaults).by_task, store.scan())
     assert run.trials == sum(p.spent for p in progress.values())
     for seen, p in zip(run.tasks, progress.values(), strict=True):
         assert replace(seen, toolchain="") == p.view()

@@ -9,6 +9,7 @@ import pytest
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_search
@@ -147,8 +148,8 @@ def record(name: str, seconds: float | None, *, space: str = "ours", rung: int =
 
 def a_run() -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks([TASK], {TASK.key: candidate("default").key})
-    store.append(record("default", 0.010))
+    store.put(Tasks([TASK]), Defaults({TASK.key: candidate("default").key}))
+    store.append_many([(record("default", 0.010), None)])
     return store
 
 
@@ -163,9 +164,9 @@ def settled(store: RecordStore, chosen_s: float | None = None) -> Snapshot:
 def test_it_is_read_from_records_and_re_timings_count() -> None:
     store = a_run()
     for n in range(11):
-        store.append(record(f"c{n}", 0.009 - n * 0.0005))
-    store.append(record("c10", 0.005, rung=1))
-    store.append(record("default", 0.012, rung=1))
+        store.append_many([(record(f"c{n}", 0.009 - n * 0.0005), None)])
+    store.append_many([(record("c10", 0.005, rung=1), None)])
+    store.append_many([(record("default", 0.012, rung=1), None)])
     seen = settled(store)
     assert seen.settled
     assert (seen.untuned_s, seen.tuned_s) == pytest.approx((0.012, 0.005))
@@ -177,8 +178,8 @@ def test_it_is_read_from_records_and_re_timings_count() -> None:
 def test_a_space_all_of_whose_trials_failed_is_named() -> None:
     store = a_run()
     for n in range(3):
-        store.append(record(f"b{n}", None, space="mine"))
-    store.append(record("good", 0.005))
+        store.append_many([(record(f"b{n}", None, space="mine"), None)])
+    store.append_many([(record("good", 0.005), None)])
     (space,) = (space for space in settled(store).spaces if space.fruitless)
     assert (space.space, space.failed) == ("mine", 3)
 
@@ -188,10 +189,12 @@ def test_a_symbolic_task_counts_with_its_kernel_set() -> None:
     shapes = (((("T", 1),), 1.0), ((("T", 2),), 1.0))
     symbolic = Task("key", "gemm", "{}", "{}", 1.0, 1e6, shapes)
     default = candidate("default")
-    store.put_tasks([symbolic], {"key": default.key})
+    store.put(Tasks([symbolic]), Defaults({"key": default.key}))
     for instance, _ in shapes:
         for which, seconds in ((default, 0.010), (candidate("fast"), 0.002)):
-            store.append(Record(Trial("key", which, instance), Measurement(Status.OK, (seconds,))))
+            store.append_many(
+                [(Record(Trial("key", which, instance), Measurement(Status.OK, (seconds,))), None)]
+            )
     seen = settled(store, chosen_s=0.004)
     assert seen.tuned_s == pytest.approx(0.004)
     assert [won.name for won, _ in rank_won(seen)] == ["gemm"]
@@ -200,5 +203,5 @@ def test_a_symbolic_task_counts_with_its_kernel_set() -> None:
 def test_an_empty_run() -> None:
     assert settled(MemoryStore()).uncompared == ()
     store = MemoryStore()
-    store.put_tasks([TASK], {})
+    store.put(Tasks([TASK]))
     assert settled(store).uncompared == ("gemm",)

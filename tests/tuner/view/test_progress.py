@@ -151,7 +151,7 @@ def test_a_restart_changes_nothing(records: list[Record], restart: int) -> None:
     for n, rec in enumerate(records):
         if n == restart:
             live = fold([A, B], defaults, store.scan())
-        if store.append(rec):
+        if store.append_many([(rec, None)])[0]:
             live[rec.trial.task_key].observe(rec)
     assert live == fold([A, B], defaults, store.scan())
 

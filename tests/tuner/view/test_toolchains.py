@@ -7,6 +7,7 @@ import numpy as np
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Dataset
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.facts import Tasks
 from tuner.storage.memory import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_run, view_winners
@@ -26,7 +27,7 @@ def record(task: Task, name: str, seconds: float, toolchain: str, rung: int = 0)
 
 def store_of(*records: Record) -> MemoryStore:
     store = MemoryStore()
-    store.put_tasks([CONV, DENSE], {})
+    store.put(Tasks([CONV, DENSE]))
     store.append_many([(r, None) for r in records])
     return store
 

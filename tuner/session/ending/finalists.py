@@ -71,7 +71,7 @@ class Finalists:
 
     def _fastest(self, key: str, count: int) -> list[Record]:
         """The fastest of a task's search, without those of libraries that are not here."""
-        found = self.store.best(key, count + _LIBRARIES)
+        found = list(self.store.scan(key, fastest=count + _LIBRARIES))
         here = self.libraries.get(key, ())
         return [r for r in found if r.trial.candidate in here or not _calls(r.trial.candidate)]
 

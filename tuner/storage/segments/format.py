@@ -1,11 +1,12 @@
 """The format of a segment: a numbered, immutable, checksummed file with a stretch of a run.
 
-    tuner segment 3 SHA256                           format version; checksum of all that follows
+    tuner segment 4 SHA256                           format version; checksum of all that follows
     {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
     gzip of one JSON object a line, an entry each:
         {"record": {...}, "features": "..."}         a line of exported records; little-endian
                                                      float32 as base64, where there are any
-        {"tasks": [...], "defaults": {...}}
+        {"tasks": [...]}
+        {"defaults": {TASK: CANDIDATE}}
         {"sizes": {TASK: {SPACE: POINTS}}}
         {"history": {...}}                           see `tuner.storage.history`
         {"begin": SESSION, "time": S}
@@ -37,12 +38,20 @@ from tuner.arrays import Features, vector_bytes, vector_of
 from tuner.dynamic.shapes import from_plain
 from tuner.errors import TunerError
 from tuner.record import Record, record_from_plain, strict
-from tuner.storage.base import SpaceSizes
+from tuner.storage.facts import (
+    Defaults,
+    Fact,
+    SessionAlive,
+    SessionBegun,
+    SessionEnded,
+    Sizes,
+    Tasks,
+)
 from tuner.storage.history import History, from_text, to_text
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
-VERSION = 3
+VERSION = 4
 MOST_RECORDS = 64
 """The most records in one segment."""
 
@@ -59,55 +68,7 @@ class Measured:
     features: Features | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TasksPut:
-    """Tasks were put, with these arguments of `RecordStore.put_tasks`."""
-
-    tasks: tuple[Task, ...]
-    defaults: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SizesPut:
-    """Sizes of spaces were noted."""
-
-    sizes: SpaceSizes
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryPut:
-    """A stretch of the run's history was noted."""
-
-    history: History
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A session began."""
-
-    session: int
-    now_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Alive:
-    """A session lives."""
-
-    session: int
-    now_s: float
-    utilisation: SlotSeconds | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A session ended."""
-
-    session: int
-    now_s: float
-    reason: str
-
-
-Entry = Measured | TasksPut | SizesPut | HistoryPut | Begun | Alive | Ended
+Entry = Measured | Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +164,20 @@ def _plain(entry: Entry) -> dict[str, Any]:
             if features is not None:
                 plain["features"] = base64.b64encode(vector_bytes(features)).decode()
             return plain
-        case TasksPut(tasks, defaults):
-            return {"tasks": list(map(_plain_task, tasks)), "defaults": dict(defaults)}
-        case SizesPut(sizes):
-            return {"sizes": {key: dict(mine) for key, mine in sizes.items()}}
-        case HistoryPut(history):
-            return {"history": to_text(history)}
-        case Begun(session, now_s):
+        case Tasks(tasks):
+            return {"tasks": list(map(_plain_task, tasks))}
+        case Defaults(by_task):
+            return {"defaults": dict(by_task)}
+        case Sizes(by_task):
+            return {"sizes": {key: dict(mine) for key, mine in by_task.items()}}
+        case History():
+            return {"history": to_text(entry)}
+        case SessionBegun(session, now_s):
             return {"begin": session, "time": now_s}
-        case Alive(session, now_s, utilisation):
+        case SessionAlive(session, now_s, utilisation):
             said = None if utilisation is None else {k: dict(v) for k, v in utilisation.items()}
             return {"alive": session, "time": now_s, "utilisation": said}
-        case Ended(session, now_s, reason):
+        case SessionEnded(session, now_s, reason):
             return {"end": session, "time": now_s, "reason": reason}
 
 
@@ -222,17 +185,19 @@ def _entry(raw: Mapping[str, Any]) -> Entry:
     if "record" in raw:
         return Measured(record_from_plain(raw["record"]), _vector(raw.get("features")))
     if "tasks" in raw:
-        return TasksPut(tuple(map(_task, raw["tasks"])), dict(raw["defaults"]))
+        return Tasks(tuple(map(_task, raw["tasks"])))
+    if "defaults" in raw:
+        return Defaults({key: str(candidate) for key, candidate in raw["defaults"].items()})
     if "sizes" in raw:
-        return SizesPut({key: _points(mine) for key, mine in raw["sizes"].items()})
+        return Sizes({key: _points(mine) for key, mine in raw["sizes"].items()})
     if "history" in raw:
-        return HistoryPut(from_text(raw["history"]))
+        return from_text(raw["history"])
     now_s = float(raw["time"])
     if "begin" in raw:
-        return Begun(int(raw["begin"]), now_s)
+        return SessionBegun(int(raw["begin"]), now_s)
     if "alive" in raw:
-        return Alive(int(raw["alive"]), now_s, _seconds(raw["utilisation"]))
-    return Ended(int(raw["end"]), now_s, str(raw["reason"]))
+        return SessionAlive(int(raw["alive"]), now_s, _seconds(raw["utilisation"]))
+    return SessionEnded(int(raw["end"]), now_s, str(raw["reason"]))
 
 
 def _points(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -18,22 +18,15 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
+from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.files.atomic import sync_folder, write_bytes
 from tuner.files.folder_lock import locked
+from tuner.record import Record
 from tuner.storage.base import RecordStore
+from tuner.storage.facts import Fact
 from tuner.storage.objects.base import ObjectStore
-from tuner.storage.segments.format import (
-    Alive,
-    Begun,
-    Ended,
-    Entry,
-    HistoryPut,
-    Measured,
-    Segment,
-    SizesPut,
-    TasksPut,
-)
+from tuner.storage.segments.format import Entry, Measured, Segment
 from tuner.storage.segments.log import Position, holds, read_on
 from tuner.storage.sqlite_store import SqliteStore
 
@@ -46,35 +39,15 @@ _AT_ONCE = 64
 
 def replay(entries: Iterable[Entry], store: RecordStore) -> None:
     """Apply entries to a store. Entries that it knows already change nothing."""
-    entries = list(entries)
-    store.append_many([(e.record, e.features) for e in entries if isinstance(e, Measured)])
-    if stretches := [entry.history for entry in entries if isinstance(entry, HistoryPut)]:
-        store.put_history(*stretches)
-    known = len(store.sessions())
-    beats: dict[int, Alive] = {}
+    measured: list[tuple[Record, Features | None]] = []
+    facts: list[Fact] = []
     for entry in entries:
-        match entry:
-            case TasksPut(tasks, defaults):
-                store.put_tasks(tasks, defaults)
-            case SizesPut(sizes):
-                store.put_sizes(sizes)
-            case Begun(session, now_s):
-                if session > known:
-                    known = store.begin_session(now_s)
-            case Alive(session, _, None) if session in beats:
-                beats[session] = Alive(session, entry.now_s, beats[session].utilisation)
-            case Alive(session, _, _):
-                beats[session] = entry
-            case Ended(session, now_s, reason):
-                _beat(beats.pop(session, None), store)
-                store.end_session(session, now_s, reason)
-    for beat in beats.values():
-        _beat(beat, store)
-
-
-def _beat(beat: Alive | None, store: RecordStore) -> None:
-    if beat is not None:
-        store.heartbeat(beat.session, beat.now_s, beat.utilisation)
+        if isinstance(entry, Measured):
+            measured.append((entry.record, entry.features))
+        else:
+            facts.append(entry)
+    store.append_many(measured)
+    store.put(*facts)
 
 
 def open_index(objects: ObjectStore, path: Path) -> tuple[SqliteStore, Position]:

@@ -16,39 +16,25 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tuner.arrays import Features
 from tuner.errors import TunerError
-from tuner.record import Record, TrialKey
-from tuner.storage.base import (
-    SessionSpan,
-    SpaceSizes,
-    Tally,
-    as_vector,
-)
+from tuner.record import Record
+from tuner.storage.base import Kept, SessionSpan, Tally, as_vector
+from tuner.storage.facts import Defaults, Fact, SessionAlive, SessionEnded, Sizes, Tasks
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
-from tuner.storage.segments.format import (
-    Alive,
-    Begun,
-    Ended,
-    Entry,
-    HistoryPut,
-    Measured,
-    Segment,
-    SizesPut,
-    TasksPut,
-)
+from tuner.storage.segments.format import Entry, Measured, Segment
 from tuner.storage.segments.index import advance, mark, open_index, replay
 from tuner.storage.segments.lease import Lease, lost
 from tuner.storage.segments.log import Position, add, put_aside
 from tuner.storage.segments.writer import SegmentWriter
 from tuner.task import Task
-from tuner.utilisation import SlotSeconds, total
+from tuner.utilisation import total
 
 
 class SegmentStore:
@@ -95,7 +81,6 @@ class SegmentStore:
             undo.callback(self._index.close)
             at = self._seal(advance(objects, self._index, at))
             undo.pop_all()
-        self._begun = len(self._index.sessions())
         self._writer = SegmentWriter(
             objects,
             self._lease,
@@ -136,10 +121,6 @@ class SegmentStore:
 
     # Records.
 
-    def append(self, record: Record, features: Features | None = None) -> bool:
-        """See `RecordStore.append`; durable a little later."""
-        return self.append_many([(record, features)])[0]
-
     def append_many(self, items: Sequence[tuple[Record, Features | None]]) -> list[bool]:
         """See `RecordStore.append_many`; durable a little later, and no more than 64 at once."""
         entries = [Measured(r, None if f is None else as_vector(f)) for r, f in items]
@@ -150,7 +131,7 @@ class SegmentStore:
     def _append(self, entry: Measured) -> bool:
         if self._index.has(entry.record.trial.key):
             return False
-        if not self._pending.append(entry.record, entry.features):
+        if not self._pending.append_many([(entry.record, entry.features)])[0]:
             return False
         self._writer.give(entry, within_s=self._oldest_s)
         return True
@@ -160,28 +141,26 @@ class SegmentStore:
         self._writer.settle()
 
     def scan(
-        self, task_key: str | None = None, *, candidate_key: str | None = None, min_rung: int = 0
+        self,
+        task_key: str | None = None,
+        *,
+        candidate_key: str | None = None,
+        min_rung: int = 0,
+        fastest: int | None = None,
     ) -> Iterator[Record]:
         """See `RecordStore.scan`."""
         with self._reading():
             found = [
-                store.scan(task_key, candidate_key=candidate_key, min_rung=min_rung)
+                store.scan(
+                    task_key, candidate_key=candidate_key, min_rung=min_rung, fastest=fastest
+                )
                 for store in (self._index, self._pending)
             ]
+        if fastest is None:
             return itertools.chain(*found)
-
-    def best(self, task_key: str, k: int) -> list[Record]:
-        """See `RecordStore.best`."""
-        with self._reading():
-            found = [store.best(task_key, k) for store in (self._index, self._pending)]
         # Of equally fast ones those of the index come first, as they were appended.
         merged = heapq.merge(*found, key=lambda record: record.latency_s or math.inf)
-        return list(itertools.islice(merged, max(0, k)))
-
-    def has(self, key: TrialKey) -> bool:
-        """See `RecordStore.has`."""
-        with self._reading():
-            return self._pending.has(key) or self._index.has(key)
+        return itertools.islice(merged, max(0, fastest))
 
     def tallies(self) -> list[Tally]:
         """See `RecordStore.tallies`."""
@@ -195,72 +174,56 @@ class SegmentStore:
         with self._reading():
             return {**self._pending.features(task_key), **self._index.features(task_key)}
 
-    def put_sizes(self, sizes: SpaceSizes) -> None:
-        """See `RecordStore.put_sizes`; known here once it is durable, with the next segment."""
-        with self._reading():
-            self._writer.give(SizesPut(sizes), within_s=self._beat_s)
+    def put(self, *facts: Fact) -> None:
+        """See `RecordStore.put`.
 
-    def sizes(self) -> dict[str, dict[str, int]]:
-        """See `RecordStore.sizes`."""
+        Sizes and histories are known here once they are durable, with the next segment; a heartbeat
+        is durable with the next segment, or within `beat_s`.
+        """
         with self._reading():
-            return self._index.sizes()
+            self._refuse_unknown(facts)
+            given = [self._give(fact) for fact in facts]
+            if any(given):
+                self._writer.settle()
 
-    def put_history(self, *stretches: History) -> None:
-        """See `RecordStore.put_history`; known here once it is durable, with the next segment."""
-        with self._reading():
-            for history in stretches:
-                self._writer.give(HistoryPut(history), within_s=self._beat_s)
+    def _give(self, fact: Fact) -> bool:
+        """Give a fact to the writer; return whether it has to be durable at once."""
+        match fact:
+            case Sizes() | History():
+                self._writer.give(fact, within_s=self._beat_s)
+                return False
+            case SessionAlive(session, now_s, used):
+                before = self._writer.beat_of(session)
+                if used is None and before is not None:
+                    used = before.utilisation
+                kept = None if used is None else total([used])  # a copy, which stays as it is
+                self._writer.give_beat(SessionAlive(session, now_s, kept), within_s=self._beat_s)
+                return False
+            case SessionEnded():
+                self._writer.settle()  # its last heartbeat comes before its end
+        self._writer.give(fact, within_s=0.0)
+        return True
 
-    def history(self) -> History:
-        """See `RecordStore.history`."""
-        with self._reading():
-            return self._index.history()
-
-    # Tasks and sessions: these are few, and durable when they return.
-
-    def put_tasks(self, tasks: Sequence[Task], defaults: Mapping[str, str]) -> None:
-        """See `RecordStore.put_tasks`."""
-        with self._reading():
-            known = {task.key for task in (*self._index.tasks(), *tasks)}
-            if unknown := sorted(defaults.keys() - known):
+    def _refuse_unknown(self, facts: Sequence[Fact]) -> None:
+        """Refuse a default of a task that is neither known nor put with it."""
+        defaults = [fact for fact in facts if isinstance(fact, Defaults)]
+        if not defaults:
+            return
+        put = [task for fact in facts if isinstance(fact, Tasks) for task in fact.tasks]
+        known = {task.key for task in (*self._index.tasks(), *put)}
+        for fact in defaults:
+            if unknown := sorted(fact.by_task.keys() - known):
                 raise ValueError(f"default candidate of an unknown task: {unknown[0]}")
-            self._writer.give(TasksPut(tuple(tasks), dict(defaults)), within_s=0.0)
-            self._writer.settle()
+
+    def get(self, kind: type[Kept]) -> Kept:
+        """See `RecordStore.get`."""
+        with self._reading():
+            return self._index.get(kind)
 
     def tasks(self) -> tuple[Task, ...]:
         """See `RecordStore.tasks`."""
         with self._reading():
             return self._index.tasks()
-
-    def defaults(self) -> dict[str, str]:
-        """See `RecordStore.defaults`."""
-        with self._reading():
-            return self._index.defaults()
-
-    def begin_session(self, now_s: float) -> int:
-        """See `RecordStore.begin_session`."""
-        with self._reading():
-            self._begun += 1
-            number = self._begun
-            self._writer.give(Begun(number, now_s), within_s=0.0)
-            self._writer.settle()
-            return number
-
-    def heartbeat(self, session: int, now_s: float, utilisation: SlotSeconds | None = None) -> None:
-        """See `RecordStore.heartbeat`; durable with the next segment, or within `beat_s`."""
-        with self._reading():
-            before = self._writer.beat_of(session)
-            said = before.utilisation if before is not None else None
-            if utilisation is not None:
-                said = total([utilisation])  # a copy, which stays as it is
-            self._writer.give_beat(Alive(session, now_s, said), within_s=self._beat_s)
-
-    def end_session(self, session: int, now_s: float, reason: str) -> None:
-        """See `RecordStore.end_session`."""
-        with self._reading():
-            self._writer.settle()  # its last heartbeat comes before its end
-            self._writer.give(Ended(session, now_s, reason), within_s=0.0)
-            self._writer.settle()
 
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tuner.errors import TunerError
+from tuner.storage.facts import SessionAlive
 from tuner.storage.objects.base import ObjectStore
-from tuner.storage.segments.format import MOST_RECORDS, Alive, Entry, Measured, Segment
+from tuner.storage.segments.format import MOST_RECORDS, Entry, Measured, Segment
 from tuner.storage.segments.lease import Lease, LeaseLost, lost
 from tuner.storage.segments.log import Position, add
 
@@ -59,7 +60,7 @@ class SegmentWriter:
         self._wait_s = patience_s + answer_s
         self._queue: deque[tuple[Entry, float]] = deque()
         """The entries that are not durable yet, each with the time by which it must be sent."""
-        self._beats: dict[int, tuple[Alive, float]] = {}
+        self._beats: dict[int, tuple[SessionAlive, float]] = {}
         self._given = self._durable = self._urgent = 0
         """Numbers of entries given so far, of durable ones, and of those that are waited for."""
         self._error: TunerError | None = None
@@ -79,20 +80,22 @@ class SegmentWriter:
             self._given += 1
             self.lock.notify_all()
 
-    def give_beat(self, beat: Alive, *, within_s: float) -> None:
+    def give_beat(self, beat: SessionAlive, *, within_s: float) -> None:
         """Queue a heartbeat, in place of the session's last one if that still waits."""
         with self.lock:
             _, due_s = self._beats.get(beat.session, (None, self._clock() + within_s))
             self._beats[beat.session] = (beat, due_s)
             self.lock.notify_all()
 
-    def beat_of(self, session: int) -> Alive | None:
+    def beat_of(self, session: int) -> SessionAlive | None:
         """The last heartbeat of a session, if it still waits."""
         with self.lock:
             if session in self._beats:
                 return self._beats[session][0]
             queued = (entry for entry, _ in reversed(self._queue))
-            return next((e for e in queued if isinstance(e, Alive) and e.session == session), None)
+            return next(
+                (e for e in queued if isinstance(e, SessionAlive) and e.session == session), None
+            )
 
     def waiting(self) -> list[Measured]:
         """The records that are not durable yet."""

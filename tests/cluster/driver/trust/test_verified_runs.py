@@ -26,6 +26,8 @@ from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
 from tuner.source import Source
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Defaults, SessionEnded, Sizes, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.user_code.find import find_layer
@@ -133,12 +135,14 @@ def fabricated(folder: Path, task: Task, candidate: Candidate) -> Path:
     """A run whose one record nobody measured, elsewhere."""
     run, _ = open_run(folder, Manifest("network", "hash", task.target))
     with closing(open_store(RunLocation.of(run.root), run)) as store:
-        store.put_tasks([task], {task.key: candidate.key})
-        store.put_sizes({task.key: {candidate.space: 0}})
-        session = store.begin_session(100.0)
+        store.put(Tasks([task]), Defaults({task.key: candidate.key}))
+        store.put(Sizes({task.key: {candidate.space: 0}}))
+        session = begin_session(store, 100.0)
         measured = Measurement(Status.OK, (1e-3,))
-        store.append(Record(Trial(task.key, candidate), measured, Provenance("x", "a board")))
-        store.end_session(session, 104.0, "trials")
+        store.append_many(
+            [(Record(Trial(task.key, candidate), measured, Provenance("x", "a board")), None)]
+        )
+        store.put(SessionEnded(session, 104.0, "trials"))
     return run.root
 
 

@@ -24,7 +24,8 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.folder_lock import locked
 from tuner.record import Measurement, Record, Status, Trial, record_line
-from tuner.storage.base import RecordStore, elapsed_s
+from tuner.storage.base import RecordStore, begin_session, elapsed_s
+from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
 from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
 from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Segment, encode, records_in
@@ -70,13 +71,13 @@ def told(store: RecordStore) -> list[object]:
     tasks = [task.key for task in store.tasks()]
     return [
         [record_line(r) for r in store.scan()],
-        [[record_line(r) for r in store.best(key, 5)] for key in tasks],
+        [[record_line(r) for r in store.scan(key, fastest=5)] for key in tasks],
         count_statuses(store.tallies()),
         count_by_space(store.tallies()),
         [*count_by_toolchain(store.tallies()).items()],
         [{k: v.tolist() for k, v in store.features(key).items()} for key in tasks],
         store.tasks(),
-        store.defaults(),
+        store.get(Defaults).by_task,
         store.sessions(),
     ]
 
@@ -90,12 +91,12 @@ def from_segments(objects: ObjectStore, folder: Path, name: str = "rebuilt") -> 
 
 
 def fill(store: RecordStore, n: int) -> None:
-    store.put_tasks(TASKS, {"t": record(0).trial.candidate.key})
-    session = store.begin_session(100.0)
+    store.put(Tasks(TASKS), Defaults({"t": record(0).trial.candidate.key}))
+    session = begin_session(store, 100.0)
     for i in range(n):
-        store.append(record(i), vector(i) if i % 2 else None)
-    store.heartbeat(session, 105.0, {"runner": {"busy": 1.0}})
-    store.end_session(session, 110.0, "done")
+        store.append_many([(record(i), vector(i) if i % 2 else None)])
+    store.put(SessionAlive(session, 105.0, {"runner": {"busy": 1.0}}))
+    store.put(SessionEnded(session, 110.0, "done"))
 
 
 class TestRebuilding:
@@ -107,8 +108,8 @@ class TestRebuilding:
         assert from_segments(objects, tmp_path) == before
         with closing(opened(objects, tmp_path, "third")) as store:
             assert told(store) == before
-            assert store.append(record(0)) is False
-            assert store.begin_session(200.0) == 2
+            assert store.append_many([(record(0), None)])[0] is False
+            assert begin_session(store, 200.0) == 2
 
     def test_an_index_that_is_behind_catches_up(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()
@@ -116,9 +117,9 @@ class TestRebuilding:
             fill(store, 10)
         from_segments(objects, tmp_path)
         with closing(opened(objects, tmp_path)) as store:
-            store.append(record(50), vector(50))
-            store.append(record(51, "u"))
-            store.begin_session(300.0)
+            store.append_many([(record(50), vector(50))])
+            store.append_many([(record(51, "u"), None)])
+            begin_session(store, 300.0)
             now = told(store)
         for path in [path_of(n) for n in range(1, 3)]:  # what it has already is not read again
             objects.objects[path] = b""
@@ -129,7 +130,7 @@ class TestRebuilding:
         for n, where in enumerate((other, objects)):
             with closing(opened(where, tmp_path, f"own{n}")) as store:
                 fill(store, 3 + n)
-                store.append(record(90 + n))
+                store.append_many([(record(90 + n), None)])
         from_segments(other, tmp_path)
         fresh = from_segments(objects, tmp_path, "fresh")
         assert from_segments(objects, tmp_path) == fresh
@@ -140,7 +141,7 @@ class TestRebuilding:
             fill(store, 3)
         kept, before = dict(objects.objects), from_segments(objects, tmp_path)
         with closing(opened(objects, tmp_path)) as store:
-            store.append(record(70))
+            store.append_many([(record(70), None)])
         assert from_segments(objects, tmp_path) != before
         objects.objects = kept  # the run was set back
         assert from_segments(objects, tmp_path) == before
@@ -158,7 +159,7 @@ class TestRebuilding:
 
     def test_the_records_of_a_local_run_are_no_index_and_stay(self, tmp_path: Path) -> None:
         with closing(SqliteStore(tmp_path / "index.sqlite")) as store:
-            store.append(record(1))
+            store.append_many([(record(1), None)])
         with pytest.raises(TunerError, match="holds the records of a run on this disk"):
             opened(MemoryObjectStore(), tmp_path)
         with closing(SqliteStore(tmp_path / "index.sqlite")) as store:
@@ -169,7 +170,7 @@ class TestRebuilding:
         with closing(opened(objects, tmp_path)) as store:
             fill(store, 3)
             for n in range(10, 20):
-                store.append(record(n), vector(n))
+                store.append_many([(record(n), vector(n))])
                 store.flush()
                 assert from_segments(objects, tmp_path, "index") == told(store)
 
@@ -218,7 +219,7 @@ class TestDiscarding:
             assert not log.exists()
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path, "fresh")) as store:
-            store.append(record(30))
+            store.append_many([(record(30), None)])
             truth = told(store)
         if step and old.exists() and old.stat().st_size == 0:  # what SQLite itself makes of it
             shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("live"))
@@ -230,7 +231,7 @@ class TestDiscarding:
         """A reader looks at the index of a writer that has not noted yet where it stands."""
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path)) as store:
-            store.append(record(1))
+            store.append_many([(record(1), None)])
         begun = SqliteStore(tmp_path / "new.sqlite")
         number = (tmp_path / "new.sqlite").stat().st_ino
         with closing(begun), locked(tmp_path):
@@ -262,7 +263,7 @@ class TestSegments:
                 return made
 
         with closing(opened(Watched(), tmp_path, oldest_s=0.01)) as store:
-            store.append(record(1))
+            store.append_many([(record(1), None)])
             assert written.wait(20.0)
 
     def test_a_record_is_in_the_index_only_when_it_is_durable(self, tmp_path: Path) -> None:
@@ -272,8 +273,8 @@ class TestSegments:
             closing(opened(objects, tmp_path)) as store,
             closing(SqliteStore(tmp_path / "index.sqlite", read_only=True)) as index,
         ):
-            store.append(record(1))
-            assert store.has(record(1).trial.key)
+            store.append_many([(record(1), None)])
+            assert list(store.scan()) == [record(1)]
             assert not index.has(record(1).trial.key)
             store.flush()
             assert index.has(record(1).trial.key)
@@ -285,7 +286,7 @@ class TestSegments:
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path)) as store:
             for n in range(30):
-                store.append(record(n * 7 % 30))
+                store.append_many([(record(n * 7 % 30), None)])
                 if n % 4 == 0:
                     store.flush()
                 if n % 10 == 0:
@@ -301,14 +302,16 @@ class TestSegments:
     def test_heartbeats_go_with_others_and_are_seen_at_once(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path)) as store:
-            session = store.begin_session(1.0)
+            session = begin_session(store, 1.0)
             before = last_number(objects)
             for n in range(2, 9):
-                store.heartbeat(session, float(n), {"runner": {"busy": 1.0}} if n == 3 else None)
+                store.put(
+                    SessionAlive(session, float(n), {"runner": {"busy": 1.0}} if n == 3 else None)
+                )
             assert elapsed_s(store.sessions()) == 7.0
             assert store.sessions()[0].utilisation == {"runner": {"busy": 1.0}}
             assert last_number(objects) == before
-            store.append(record(1))
+            store.append_many([(record(1), None)])
             store.flush()
             assert last_number(objects) == before + 1
             assert from_segments(objects, tmp_path) == told(store)
@@ -323,22 +326,26 @@ class TestWriters:
         ) as first:
             with pytest.raises(TunerError, match=f"in use by process {os.getpid()}"):
                 opened(objects, tmp_path, "b", lease=Lease(objects, patience_s=20.0))
-            assert first.append(record(1))
+            assert first.append_many([(record(1), None)])
         with closing(opened(objects, tmp_path, "b")) as second:
             assert list(second.scan()) == [record(1)]
 
     def test_one_that_was_replaced_adds_nothing_and_is_told(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path, "old")) as old:
-            old.append(record(1))
+            old.append_many([(record(1), None)])
             old.flush()
-            old.append(record(2))
+            old.append_many([(record(2), None)])
             with closing(opened(objects, tmp_path, "new")) as new:
-                new.append(record(3))
+                new.append_many([(record(3), None)])
                 new.flush()
                 with pytest.raises(LeaseLost, match="has taken over this run"):
                     old.flush()
-                for call in (old.flush, lambda: old.append(record(4)), lambda: list(old.scan())):
+                for call in (
+                    old.flush,
+                    lambda: old.append_many([(record(4), None)]),
+                    lambda: list(old.scan()),
+                ):
                     with pytest.raises(LeaseLost):
                         call()
                 assert list(new.scan()) == [record(1), record(3)]
@@ -348,7 +355,7 @@ class TestWriters:
         """The old writer wakes up between the new one's reading and its seal."""
         both = MemoryObjectStore()
         old = opened(both, tmp_path, "old")
-        old.append(record(1))
+        old.append_many([(record(1), None)])
         late: list[str] = []
 
         class Late(MemoryObjectStore):
@@ -365,7 +372,7 @@ class TestWriters:
 
         with closing(opened(Late(), tmp_path, "new")) as new:
             assert list(new.scan()) == [record(1)]
-            old.append(record(2))
+            old.append_many([(record(2), None)])
             with pytest.raises(LeaseLost):
                 old.close()
         epochs = [segment.epoch for _, segment in read_on(both, Position())]
@@ -382,15 +389,15 @@ class TestWriters:
     def test_a_torn_last_segment_is_moved_aside_and_its_number_used(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()
         with closing(opened(objects, tmp_path)) as store:
-            store.append(record(1))
+            store.append_many([(record(1), None)])
             store.flush()
-            store.append(record(2))
+            store.append_many([(record(2), None)])
         torn = path_of(last_number(objects))
         objects.objects[torn] = objects.objects[torn][:-9]
         assert from_segments(objects, tmp_path)[0] == [record_line(record(1))]
         with closing(opened(objects, tmp_path)) as store:
             assert list(store.scan()) == [record(1)]
-            assert store.append(record(2))
+            assert store.append_many([(record(2), None)])[0]
         assert len(objects.list("damaged/")) == 1
         assert len(from_segments(objects, tmp_path)[0]) == 2  # type: ignore[arg-type]
 
@@ -402,7 +409,7 @@ class TestWriters:
                 if path.startswith("damaged/") and not self.list("damaged/"):
                     MemoryObjectStore.create(self, path, data)
                     with closing(opened(self, tmp_path, "newer")) as newer:
-                        newer.append(record(2))
+                        newer.append_many([(record(2), None)])
                 return super().create(path, data)
 
         objects = Overtaken()
@@ -460,23 +467,23 @@ class TestKills:
         objects = Mortal(left, after=after)
         durable = set[str]()
         with suppress(TunerError, Killed), closing(opened(objects, tmp_path)) as store:
-            store.put_tasks(TASKS, {})
-            session = store.begin_session(1.0)
+            store.put(Tasks(TASKS))
+            session = begin_session(store, 1.0)
             for n in range(12):
-                store.append(record(n), vector(n))
+                store.append_many([(record(n), vector(n))])
                 if n % 3 == 2:
                     store.flush()
                     durable |= {record_line(r) for r in store.scan()}
-            store.end_session(session, 2.0, "done")
+            store.put(SessionEnded(session, 2.0, "done"))
         objects._left = float("inf")
         with closing(opened(objects, tmp_path)) as store:
             found = [record_line(r) for r in store.scan()]
             assert durable <= set(found)
             assert found == [record_line(record(n)) for n in range(len(found))]
             # The same run goes on: each trial has its one record in the end.
-            store.put_tasks(TASKS, {})
+            store.put(Tasks(TASKS))
             for n in range(12):
-                store.append(record(n), vector(n))
+                store.append_many([(record(n), vector(n))])
             store.flush()
             before = told(store)
             assert len(list(store.scan())) == 12
@@ -495,13 +502,13 @@ class TestKills:
             objects._after = data.draw(st.booleans())
             name = data.draw(st.sampled_from(["here", "there"]))
             with suppress(TunerError, Killed), closing(opened(objects, folder, name)) as store:
-                store.begin_session(float(life))
+                begin_session(store, float(life))
                 for n in data.draw(st.lists(st.integers(0, 20), max_size=12)):
                     if n == 20:
                         store.flush()
                         durable |= {record_line(r): None for r in store.scan()}
                     else:
-                        store.append(record(n), vector(n))
+                        store.append_many([(record(n), vector(n))])
         objects._left = float("inf")
         with closing(opened(objects, folder, data.draw(st.sampled_from(["here", "new"])))) as store:
             found = [record_line(r) for r in store.scan()]
@@ -527,14 +534,13 @@ from tuner.storage.objects.url import open_object_store
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import SqliteStore
-from tuner.storage.tallies import count_by_space, count_by_toolchain, count_statuses
 store = SegmentStore(open_object_store(sys.argv[1]), Path(sys.argv[2]), oldest_s=0.01)
 index = SqliteStore(Path(sys.argv[2]), read_only=True)
 waiting = []
 for n in itertools.count():
     candidate = Candidate(CandidateKind.TRACE, f"[{n}]" + "x" * 5000, "space")
     record = Record(Trial("t", candidate), Measurement(Status.OK, (1.0,)))
-    store.append(record)
+    store.append_many([(record, None)])
     waiting.append(record.trial.key)
     while waiting and index.has(waiting[0]):
         print(waiting.pop(0).candidate_key, flush=True)
@@ -597,15 +603,15 @@ class TestStalls:
         objects = Stalling(request)
         renewing = Lease(objects, patience_s=0.03)
         store = opened(objects, folder, lease=renewing, answer_s=0.05)
-        store.append(record(1))
+        store.append_many([(record(1), None)])
         store.flush()
         objects.armed.set()
         if request == "add a segment":
-            store.append(record(2))
+            store.append_many([(record(2), None)])
             threading.Thread(target=suppressed(store.flush), daemon=True).start()
         assert objects.reached.wait(30.0)
         if request != "add a segment":
-            store.append(record(2))
+            store.append_many([(record(2), None)])
         return objects, store
 
     def holder(self, objects: Stalling) -> dict[str, Any]:
@@ -619,7 +625,7 @@ class TestStalls:
         assert objects.list("lease/") == ["lease/00000001.json"]
         assert self.holder(objects)["released"]
         with closing(opened(objects, folder, "next")) as store:
-            store.append(record(2))
+            store.append_many([(record(2), None)])
             store.flush()
             assert list(store.scan()) == [record(1), record(2)]
         assert len(from_segments(objects, folder)[0]) == 2  # type: ignore[arg-type]
@@ -671,15 +677,19 @@ class TestTrouble:
 
     def test_that_stays_is_raised_by_whatever_comes_next(self, tmp_path: Path) -> None:
         store = opened(Full(), tmp_path)
-        store.append(record(1))
-        for call in (store.flush, lambda: store.append(record(2)), lambda: store.heartbeat(1, 1.0)):
+        store.append_many([(record(1), None)])
+        for call in (
+            store.flush,
+            lambda: store.append_many([(record(2), None)]),
+            lambda: store.put(SessionAlive(1, 1.0)),
+        ):
             with pytest.raises(TunerError, match="no space left"):
                 call()
         store.close()  # it was told
 
     def test_that_nobody_was_told_of_is_raised_in_the_end(self, tmp_path: Path) -> None:
         store = opened(Full(), tmp_path)
-        store.append(record(1))
+        store.append_many([(record(1), None)])
         with pytest.raises(TunerError, match="no space left"):
             store.close()
         store.close()
@@ -687,7 +697,7 @@ class TestTrouble:
     def test_a_bug_in_the_thread_reaches_who_waits_for_it(self, tmp_path: Path) -> None:
         objects = Mortal(float("inf"), after=False)
         store = opened(objects, tmp_path)
-        store.append(record(1))
+        store.append_many([(record(1), None)])
         objects._left = 0
         with pytest.raises(TunerError, match="memory: Killed"):
             store.flush()

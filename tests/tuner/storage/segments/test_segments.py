@@ -16,18 +16,21 @@ from hypothesis import strategies as st
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
+from tuner.storage.facts import (
+    Defaults,
+    SessionAlive,
+    SessionBegun,
+    SessionEnded,
+    Sizes,
+    Tasks,
+)
 from tuner.storage.history import History
 from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.format import (
-    Alive,
-    Begun,
-    Ended,
     Entry,
-    HistoryPut,
     Measured,
     Segment,
-    TasksPut,
     Torn,
     checksum_of,
     decode,
@@ -49,12 +52,14 @@ RECORD = Record(
 )
 TASK = Task("t", "matmul", "{}", '{"kind":"llvm"}', 2.0, 1e9, (((("n", 3),), 0.5),))
 ENTRIES: tuple[Entry, ...] = (
-    TasksPut((TASK,), {"t": "key"}),
-    Begun(1, 5.0),
-    Alive(1, 6.0, {"runner": {"busy": 0.5}}),
-    Alive(1, 7.0),
-    HistoryPut(History((SlotSpan("runner", "r", "busy", 5.0, 6.5, "t"),))),
-    Ended(1, 8.0, "done"),
+    Tasks((TASK,)),
+    Defaults({"t": "key"}),
+    Sizes({"t": {"space": 1 << 80}}),
+    SessionBegun(1, 5.0),
+    SessionAlive(1, 6.0, {"runner": {"busy": 0.5}}),
+    SessionAlive(1, 7.0),
+    History((SlotSpan("runner", "r", "busy", 5.0, 6.5, "t"),)),
+    SessionEnded(1, 8.0, "done"),
 )
 SEGMENT = Segment(1, 3, "", ENTRIES)
 
@@ -77,13 +82,13 @@ class TestFile:
         data = encode(SEGMENT)
         first, _, content = data.partition(b"\n")
         checksum = hashlib.sha256(content).hexdigest()
-        assert first.decode() == f"tuner segment 3 {checksum}"
+        assert first.decode() == f"tuner segment 4 {checksum}"
         assert checksum_of(data) == checksum
 
     def test_is_readable_with_ordinary_programs(self) -> None:
         _, header, body = encode(SEGMENT).split(b"\n", 2)
-        assert header == b'{"number":1,"epoch":3,"previous":"","entries":6}'
-        assert gzip.decompress(body).splitlines()[1] == b'{"begin":1,"time":5.0}'
+        assert header == b'{"number":1,"epoch":3,"previous":"","entries":8}'
+        assert gzip.decompress(body).splitlines()[3] == b'{"begin":1,"time":5.0}'
 
     @given(st.data())
     def test_of_which_any_byte_changed_or_is_missing_is_torn(self, data: st.DataObject) -> None:
@@ -95,8 +100,8 @@ class TestFile:
                 decode(broken)
 
     def test_of_another_version_is_refused_by_name(self) -> None:
-        data = encode(SEGMENT).replace(b"tuner segment 3 ", b"tuner segment 7 ", 1)
-        with pytest.raises(TunerError, match=r"format version 7.*reads version 3"):
+        data = encode(SEGMENT).replace(b"tuner segment 4 ", b"tuner segment 7 ", 1)
+        with pytest.raises(TunerError, match=r"format version 7.*reads version 4"):
             decode(data)
 
     @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ class TestFile:
     def test_that_is_whole_but_none_of_ours_is_torn(self, content: bytes) -> None:
         checksum = hashlib.sha256(content).hexdigest().encode()
         with pytest.raises(Torn):
-            decode(b"tuner segment 3 " + checksum + b"\n" + content)
+            decode(b"tuner segment 4 " + checksum + b"\n" + content)
 
 
 def chain(objects: MemoryObjectStore, *epochs: int) -> list[Position]:
@@ -122,7 +127,7 @@ def chain(objects: MemoryObjectStore, *epochs: int) -> list[Position]:
     at = Position()
     positions = []
     for epoch in epochs:
-        added = add(objects, Segment(at.number + 1, epoch, at.checksum, (Begun(1, 2.0),)))
+        added = add(objects, Segment(at.number + 1, epoch, at.checksum, (SessionBegun(1, 2.0),)))
         assert added is not None
         positions.append(at := added)
     return positions
@@ -145,7 +150,8 @@ class TestChain:
         objects = MemoryObjectStore()
         (first,) = chain(objects, 1)
         assert add(objects, Segment(1, 2, "")) is None
-        assert add(objects, Segment(1, 1, "", (Begun(1, 2.0),))) == first  # the answer was lost
+        again = Segment(1, 1, "", (SessionBegun(1, 2.0),))
+        assert add(objects, again) == first  # the answer was lost
         assert numbers(objects) == [1]
 
     @pytest.mark.parametrize("torn", [b"", b"tuner segment 1 "])
@@ -215,13 +221,18 @@ class TestReplay:
             replay([*ENTRIES, Measured(RECORD, np.array([1.0], np.float32))], store)
             assert list(store.scan()) == [RECORD]
             assert store.tasks() == (TASK,)
-            assert store.defaults() == {"t": "key"}
+            assert store.get(Defaults).by_task == {"t": "key"}
             (span,) = store.sessions()
             assert (span.started_s, span.ended_s, span.reason) == (5.0, 8.0, "done")
             assert span.utilisation == {"runner": {"busy": 0.5}}
 
     def test_keeps_the_last_heartbeat(self) -> None:
         store = MemoryStore()
-        entries: Sequence[Entry] = [Begun(1, 1.0), Alive(1, 2.0), Begun(2, 5.0), Alive(1, 3.0)]
+        entries: Sequence[Entry] = [
+            SessionBegun(1, 1.0),
+            SessionAlive(1, 2.0),
+            SessionBegun(2, 5.0),
+            SessionAlive(1, 3.0),
+        ]
         replay(entries, store)
         assert [span.heartbeat_s for span in store.sessions()] == [3.0, 5.0]
