@@ -7,33 +7,31 @@ check gives findings: values with a level, the facts found, and advice.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cluster.console.doctor_probes import Ask, ask_probe
 from spaces.targets.cores import allowed_cores
 from tuner.errors import TunerError
+from tuner.process.outcome import Returned
 
 DISTRIBUTION = "elastic-tuner"
 NO_DEVICE = "no device here"
 """How the finding about a GPU begins where there is none, which is no fault."""
 LEAST_FREE_BYTES = 200 * 2**20
 COMFORTABLE_BYTES = 2 * 2**30
-_CHILD_DEADLINE_S = 60.0
+_DEADLINE_S = 60.0
 _VECTORS = ("amx-", "avx", "f16c", "fma", "neon", "sse4.2", "sve")
 """The prefixes of the names of CPU features that tell the widths and types of vectors."""
 _RAY_DEADLINE_S = 120.0
 _DRIVER = "see that NVIDIA's driver library can be loaded by this process"
-
-_PACKAGES = Path(__file__).resolve().parents[2]
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -69,59 +67,12 @@ def said(mark: str, name: str, found: str, remedy: str) -> str:
     return f"{line}\n      {remedy}" if remedy else line
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a child process: its last line as JSON, or why there is none."""
-
-    value: Any = None
-    error: str = ""
-
-
-Child = Callable[[str, float], Answer]
-
-
-def ask_child(program: str, timeout_s: float) -> Answer:
-    """Run Python text in a process of its own; its last printed line is the answer, as JSON.
-
-    The child leads a process group, which is killed at the deadline, grandchildren included.
-    """
-    # -P keeps a module of the current folder from passing for one of ours.
-    path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", program],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return Answer(error=f"no answer within {timeout_s:g} s")
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    if process.returncode < 0:
-        return Answer(error=f"crashed with {signal.Signals(-process.returncode).name}")
-    lines = (out if process.returncode == 0 else err).strip().splitlines() or ["no output"]
-    if process.returncode:
-        return Answer(error=lines[-1])
-    try:
-        return Answer(json.loads(lines[-1]))
-    except json.JSONDecodeError:
-        return Answer(error=f"answered {lines[-1]!r}")
-
-
 def examine(
     *,
     tracking_uri: str | None = None,
     folder: Path = Path(),
     full: bool = False,
-    child: Child = ask_child,
+    ask: Ask = ask_probe,
 ) -> Iterator[Finding]:
     """Check everything; yield each finding as soon as it is known.
 
@@ -129,15 +80,15 @@ def examine(
         tracking_uri: URI of MLflow that a run would use; None is SQLite in the run folder.
         folder: where runs would be kept.
         full: start a Ray cluster on loopback too.
-        child: asks a child process; a parameter for tests.
+        ask: asks a process of its own; a parameter for tests.
     """
     yield python_version()
     yield from pins()
-    yield pickling(child)
-    yield from target(child)
+    yield pickling(ask)
+    yield from target(ask)
     yield host_compiler()
     yield from disk(folder)
-    yield ray(child, full=full)
+    yield ray(ask, full=full)
     yield tracking(tracking_uri)
 
 
@@ -177,52 +128,23 @@ def pins(distribution: str = DISTRIBUTION) -> Iterator[Finding]:
         yield Finding("pins", "ok", f"all {len(lines)} requirements are met, extras not counted")
 
 
-_PICKLE = """
-import json, pickle, tvm
-from tvm import te
-a = te.placeholder((8,), name="a")
-b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
-module = tvm.IRModule({"main": te.create_prim_func([a, b])})
-tvm.ir.assert_structural_equal(module, pickle.loads(pickle.dumps(module)))
-print(json.dumps(tvm.__version__))
-"""
-
-
-def pickling(child: Child) -> Finding:
+def pickling(ask: Ask) -> Finding:
     """Check that a module survives pickling: with a wrong apache-tvm-ffi the process crashes."""
-    answer = child(_PICKLE, _CHILD_DEADLINE_S)
-    if answer.error:
+    outcome = ask("pickle_module", _DEADLINE_S)
+    if not isinstance(outcome, Returned):
         advice = "install the pair that pyproject.toml pins: apache-tvm and apache-tvm-ffi"
-        return Finding("pickling", "fail", f"of a TVM module: {answer.error}", advice)
-    return Finding("pickling", "ok", f"of a TVM {answer.value} module")
+        return Finding("pickling", "fail", f"of a TVM module: {outcome}", advice)
+    return Finding("pickling", "ok", f"of a TVM {outcome.value} module")
 
 
-_TARGET = """
-import json
-from spaces.targets.host import this_host
-from spaces.targets import cuda
-from spaces.targets.target import resolve_target
-from spaces.targets.cpu_features import of_kernels
-host = this_host()
-print(json.dumps({
-    "target": json.loads(resolve_target("llvm")),
-    "host": host.processor().mcpu,
-    "guess": host.named,
-    "features": of_kernels(host.reported),
-    "cuda": cuda.why_absent(),
-    "mend": cuda.mend(cuda.why_absent()),
-}))
-"""
-
-
-def target(child: Child) -> Iterator[Finding]:
+def target(ask: Ask) -> Iterator[Finding]:
     """Check the target against this CPU and the cores this process may use; look for a GPU."""
-    answer = child(_TARGET, _CHILD_DEADLINE_S)
-    if answer.error:
-        yield Finding("target", "fail", answer.error, "tuner --debug doctor may show more")
+    outcome = ask("describe_target", _DEADLINE_S)
+    if not isinstance(outcome, Returned):
+        yield Finding("target", "fail", str(outcome), "tuner --debug doctor may show more")
         return
-    yield cpu_target(answer.value, allowed=allowed_cores())
-    yield from cuda(str(answer.value["cuda"]), str(answer.value["mend"]))
+    yield cpu_target(outcome.value, allowed=allowed_cores())
+    yield from cuda(str(outcome.value["cuda"]), str(outcome.value["mend"]))
 
 
 def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:
@@ -343,23 +265,12 @@ def _room(name: str, place: Path) -> Finding:
     return Finding(name, "ok", found)
 
 
-_RAY_IMPORT = "import json, ray; print(json.dumps(ray.__version__))"
-_RAY_START = """
-import json
-from cluster.ray_workers.ray_cluster import ray_cluster
-with ray_cluster("local"):
-    import ray
-    assert ray.get(ray.remote(lambda: 41 + 1).remote(), timeout=60) == 42
-print(json.dumps(f"{ray.__version__}, a cluster on loopback answered"))
-"""
-
-
-def ray(child: Child, *, full: bool = False) -> Finding:
+def ray(ask: Ask, *, full: bool = False) -> Finding:
     """Check that Ray can be imported; with `full`, that a cluster of its own starts and works."""
-    answer = child(_RAY_START, _RAY_DEADLINE_S) if full else child(_RAY_IMPORT, _CHILD_DEADLINE_S)
-    if answer.error:
-        return Finding("ray", "fail", answer.error, "see that /tmp and /dev/shm can be written")
-    return Finding("ray", "ok", str(answer.value))
+    outcome = ask("start_ray", _RAY_DEADLINE_S) if full else ask("import_ray", _DEADLINE_S)
+    if not isinstance(outcome, Returned):
+        return Finding("ray", "fail", str(outcome), "see that /tmp and /dev/shm can be written")
+    return Finding("ray", "ok", str(outcome.value))
 
 
 def tracking(uri: str | None) -> Finding:

@@ -12,8 +12,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from cluster.console import doctor_checks
-from cluster.console.doctor_checks import Answer, Finding
+from cluster.console.doctor_checks import Finding
 from cluster.console.doctor_features import FEATURES, Feature, features
+from tuner.process.outcome import Returned
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
@@ -27,7 +28,6 @@ LINES = [
     'nvidia-cuda-nvcc<14,>=13; sys_platform == "linux" and extra == "cuda"',
     'boto3>=99; extra == "other"',
 ]
-
 
 GONE = "libcuda.so.1: cannot open shared object file"
 
@@ -134,8 +134,10 @@ def test_every_extra_for_users_is_a_feature() -> None:
 
 def test_each_command_installs_what_it_should() -> None:
     """On a machine that has nothing at all."""
-    child = Answer({"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": GONE, "mend": ""})
-    findings = list(doctor_checks.target(lambda *_: child))
+    answer = Returned(
+        {"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": GONE, "mend": ""}
+    )
+    findings = list(doctor_checks.target(lambda *_: answer))
     for feature in features(findings, version=_nothing, which=lambda _: None):
         assert not feature.ok
         for command in filter(None, feature.command.split(" && ")):
