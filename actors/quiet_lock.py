@@ -96,7 +96,7 @@ class Quiet:
         Raises:
             NotQuiet: the lock was not free within `deadline_s`.
         """
-        with self._locked(deadline_s) as held:
+        with self._lock(deadline_s) as held:
             if not held:
                 raise NotQuiet(f"no quiet section within {deadline_s:g} s")
             self._settle_clock()
@@ -125,7 +125,7 @@ class Quiet:
         """Let all processes go on if the section that froze them lost its holder or ran over."""
         _, since_s, limit_s = self._read_clock()
         overrun = since_s > 0 and _elapsed(since_s, limit_s) >= limit_s
-        with self._locked(0.0) as held:
+        with self._lock(0.0) as held:
             if held:
                 self._settle_clock()
             for pid in self._registered() if held or overrun else ():
@@ -147,7 +147,7 @@ class Quiet:
         return frozen_s
 
     @contextlib.contextmanager
-    def _locked(self, deadline_s: float) -> Iterator[bool]:
+    def _lock(self, deadline_s: float) -> Iterator[bool]:
         """Take the lock; False if it is not free in time. Each call opens its own descriptor, which
         excludes other threads too.
 
@@ -155,7 +155,7 @@ class Quiet:
         kernel's alone, which frees it even where its holder is killed while stopped.
         """
         until = time.monotonic() + deadline_s
-        fd = _opened(self._directory / "lock", os.O_RDWR | os.O_CREAT)
+        fd = _open(self._directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
             while True:
                 try:
@@ -195,7 +195,7 @@ class Quiet:
 
     def _read_clock(self) -> tuple[float, float, float]:
         try:
-            fd = _opened(self._directory / "clock", os.O_RDONLY)
+            fd = _open(self._directory / "clock", os.O_RDONLY)
         except FileNotFoundError:
             return 0.0, 0.0, 0.0
         with os.fdopen(fd, "rb") as file:
@@ -207,7 +207,7 @@ class Quiet:
 
     def _write_clock(self, total_s: float, since_s: float, limit_s: float) -> None:
         """Write the clock, with the lock held. One small write in place: never read torn."""
-        fd = _opened(self._directory / "clock", os.O_WRONLY | os.O_CREAT)
+        fd = _open(self._directory / "clock", os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(fd, _CLOCK.pack(total_s, since_s, limit_s), 0)
         finally:
@@ -220,7 +220,7 @@ class Quiet:
             self._write_clock(total_s + _elapsed(since_s, limit_s), 0.0, 0.0)
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open(path: Path, flags: int) -> int:
     """Open a file of the directory without following a link. Raises OSError; TunerError for a
     link."""
     try:
@@ -235,7 +235,7 @@ def _told(path: Path) -> tuple[str, str]:
     """The start time of a registered process, and the number of the process that registered it; two
     empty texts where the file is missing, a link, or another user's."""
     try:
-        fd = _opened(path, os.O_RDONLY)
+        fd = _open(path, os.O_RDONLY)
     except (OSError, TunerError):
         return "", ""
     with os.fdopen(fd, encoding="utf-8", errors="replace") as file:

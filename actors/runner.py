@@ -213,7 +213,7 @@ class Runner:
                 result = self._child.call("use_library", library, deadline_s=deadline_s)
             if isinstance(result, Returned):
                 result = self._measure(task, instance, artifact, timing, cutoff_s, deadline_s)
-            measured = _judged(result)
+            measured = _judge(result)
             if measured.status not in self._harmless or bool(library) or self._has_grown(fresh):
                 self._child.replace()
             full = _is_full(result)
@@ -316,7 +316,7 @@ def _environment(threads: int | None) -> dict[str, str]:
     }
 
 
-def _judged(result: Outcome | Measurement) -> Measurement:
+def _judge(result: Outcome | Measurement) -> Measurement:
     """The measurement that a result stands for."""
     match result:
         case Measurement():

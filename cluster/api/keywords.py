@@ -42,7 +42,7 @@ def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
     dims = tuple((name, _sizes(name, values)) for name, values in _pairs("dims", said))
     return ModelSpec(
         source,
-        shapes=tuple((name, _listed(sizes)) for name, sizes in _pairs("shapes", said)),
+        shapes=tuple((name, _list(sizes)) for name, sizes in _pairs("shapes", said)),
         inputs=tuple((name, _input(name, value)) for name, value in _pairs("inputs", said)),
         args=_pairs("args", said),
         dims=dims,
@@ -95,7 +95,7 @@ def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:
     return pairs
 
 
-def _listed(values: Any) -> Any:
+def _list(values: Any) -> Any:
     """Any iterable but a text as a tuple, its whole numbers as plain integers."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         return values
@@ -119,7 +119,7 @@ def _sizes(name: str, values: Any) -> Any:
         return (values,)
     if not isinstance(values, Iterable):
         return values
-    taken = _listed(islice(values, MOST_VALUES + 1))
+    taken = _list(islice(values, MOST_VALUES + 1))
     if len(taken) > MOST_VALUES:
         raise UsageError(f"dims: {name!r} has more than {MOST_VALUES} values: give it a step")
     try:
@@ -181,7 +181,7 @@ def _beside(weights: Any, given: Any, names: Sequence[str]) -> dict[Any, Any]:
     if len(names) != 1 or isinstance(weights, str) or not isinstance(weights, Iterable):
         raise UsageError("weights: give a dictionary of them by the values of the dimensions")
     ((_, values),) = _pairs("dims", {"dims": given})
-    listed, beside = _listed(values), list(weights)
+    listed, beside = _list(values), list(weights)
     if not isinstance(listed, tuple) or len(listed) != len(beside):
         raise UsageError(f"weights: {len(beside)} of them are not one for each value of {names[0]}")
     return dict(zip(listed, beside, strict=True))

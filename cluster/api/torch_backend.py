@@ -117,7 +117,7 @@ class Graph:
             kept = frozen(self._graph, arguments)
             wanted = self._graph(*arguments)
             refuse_views(wanted, arguments)
-            run = self._compiled(kept, arguments)
+            run = self._compile(kept, arguments)
             first, again = run(*arguments), run(*arguments)
             if wrong := difference(first, list(wanted)):
                 raise TunerError(wrong)
@@ -130,7 +130,7 @@ class Graph:
             return self._graph(*arguments)
         return wanted
 
-    def _compiled(self, kept: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
+    def _compile(self, kept: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
         from cluster.api.torch_graph import callable_of, imported
 
         wishes = self._wishes

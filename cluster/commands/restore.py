@@ -38,7 +38,7 @@ def restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> No
         raise UsageError("tuner restore takes files of records, or --mlflow RUN_ID")
     from tuner.view.words import amount
 
-    restored = _restored(run, files, run_id)
+    restored = _restore(run, files, run_id)
     known = f"{restored.known} {'was' if restored.known == 1 else 'were'}"
     click.echo(f"added {amount(restored.added, 'record')}; {known} there already")
     if restored.strange:
@@ -46,7 +46,7 @@ def restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> No
         click.echo(f"left out {strange} of tasks that the run does not have")
 
 
-def _restored(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> Restored:
+def _restore(run: RunLocation, files: tuple[Path, ...], run_id: str | None) -> Restored:
     from tuner.runs.folder import read_run
     from tuner.runs.lock import RunLock
     from tuner.runs.remote import open_store

@@ -47,7 +47,7 @@ def tasks(
     """List the tasks of MODEL and each one's share of its arithmetic, without tuning."""
     spec = model_spec(model, shapes, inputs, arguments, dims, weights)
     with nothing_on_stdout(as_json):
-        resolved, imported, found, note = _extracted(spec, target, only)
+        resolved, imported, found, note = _extract(spec, target, only)
         checked = _check(imported, spec, resolved) if check else None
     code = 1 if checked is not None and checked.state == "differs" else 0
     report = task_report(resolved, found, note)
@@ -78,7 +78,7 @@ def _check(model: Model, spec: ModelSpec, target: str) -> ImportCheck:
         return compare_copy(Path(folder), model.content_hash, target)
 
 
-def _extracted(
+def _extract(
     spec: ModelSpec, target: str, only: str | None
 ) -> tuple[str, Model, Sequence[Task], str]:
     """The target, the model, its tasks, and a note on functions that are not tuned."""

@@ -116,7 +116,7 @@ def apply_to(run: Path, module: Any = None) -> Any:
 
     if isinstance(module, IRModule) and _scheduled(applied := finished.applied_to(module)):
         return applied  # it was lowered already
-    given = model_in_memory(module, _shaped_as(finished.model))
+    given = model_in_memory(module, _shape_as(finished.model))
     applied = finished.applied_to(lower(given.module, finished.target))
     if not _scheduled(applied):
         raise TunerError(f"{run} has no schedule for any program of this module")
@@ -130,7 +130,7 @@ def _scheduled(module: Any) -> bool:
     return any(is_scheduled(function) for _, function in prim_funcs(module))
 
 
-def _shaped_as(model: Model) -> ModelSpec:
+def _shape_as(model: Model) -> ModelSpec:
     """The shapes of this model, for another model with the same inputs."""
     from spaces.ir.tvm_compat import has_relax
 

@@ -94,7 +94,7 @@ def prepare(
     _refuse_symbolic(tasks, layers)
     libraries = offered(layers, tasks)
     left = left_as_they_are(lowered, model.shapes)
-    folder, goes_on = _opened(options, run, model, layers)
+    folder, goes_on = _open(options, run, model, layers)
     return SearchJob(
         # A model from memory stays in this process.
         options=replace(options, model=replace(options.model, program=None)),
@@ -126,7 +126,7 @@ def _refuse_symbolic(tasks: Sequence[Task], layers: Layers) -> None:
         )
 
 
-def _opened(
+def _open(
     options: TuneOptions, run: RunLocation, model: Model, layers: Layers
 ) -> tuple[RunFolder, list[str]]:
     """Open the run folder, and put the model into it. Return it, and lines for the user on layers

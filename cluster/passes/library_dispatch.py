@@ -117,7 +117,7 @@ class LibraryDispatch(ModulePass):
         if checked is None:
             self.missed[name] = "kernels of the target cannot be timed on this machine"
             return None
-        timed = _timed(task, [rival, *calls], checked)
+        timed = _time(task, [rival, *calls], checked)
         for side, measured in timed.failed:
             if side.library:
                 self.missed[name] = f"{side.said}: {first_line(ValueError(measured.error))}"
@@ -145,7 +145,7 @@ class _Times:
     failed: list[tuple[_Side, Measurement]]
 
 
-def _timed(task: Task, sides: Sequence[_Side], checked: Gate) -> _Times:
+def _time(task: Task, sides: Sequence[_Side], checked: Gate) -> _Times:
     """Time sides in turns: those that are near the fastest more than once."""
     times: dict[int, list[float]] = {}
     failed: list[tuple[_Side, Measurement]] = []

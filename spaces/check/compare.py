@@ -32,14 +32,14 @@ def difference(
     if got.dtype.kind in "iub":
         return _of_integers(np.atleast_1d(got), np.atleast_1d(want), wrong, places)
     with np.errstate(all="ignore"):
-        return _of_floats(*_widened(got, want), bound, wrong, places)
+        return _of_floats(*_widen(got, want), bound, wrong, places)
 
 
 def wrong_elements(got: Array, want: Array, bound: Array | None) -> Mask | None:
     """Which elements are wrong, see `difference`; None if none is."""
     if got.dtype.kind in "iub":
         return _wrong_integers(np.atleast_1d(got), np.atleast_1d(want), bound)
-    computed, exact = _widened(got, want)
+    computed, exact = _widen(got, want)
     with np.errstate(all="ignore"):
         if bound is None:
             near = computed == exact
@@ -53,7 +53,7 @@ def wrong_elements(got: Array, want: Array, bound: Array | None) -> Mask | None:
         return _wrong_floats(computed, exact, bound, near, float(limits_of(str(got.dtype)).max))
 
 
-def _widened(got: Array, want: Array) -> tuple[Array, Array]:
+def _widen(got: Array, want: Array) -> tuple[Array, Array]:
     wide = np.float64 if got.dtype == np.float64 else np.float32
     return np.atleast_1d(got.astype(wide, copy=False)), np.atleast_1d(want.astype(wide, copy=False))
 

@@ -106,10 +106,10 @@ def draw(
     """Contents of every argument, outputs too."""
     digest = hashlib.sha256(seed.encode()).digest()
     random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-    return [_drawn(arg, random, values, thresholds) for arg in args]
+    return [_draw(arg, random, values, thresholds) for arg in args]
 
 
-def _drawn(
+def _draw(
     arg: Argument, random: np.random.Generator, values: Range, thresholds: Sequence[float]
 ) -> Array:
     if is_float(arg.dtype):

@@ -235,7 +235,7 @@ class _Rewriter:
         if term is not None:
             before = self._added(node, term, kind_of(value) == "Sub")
         else:
-            before = self._replaced(node)
+            before = self._replace(node)
         stores = [BufferStore(tensor, value, node.indices) for tensor, value in before]
         return SeqStmt([*stores, node]) if stores else node
 
@@ -252,7 +252,7 @@ class _Rewriter:
             updates.append((shadow.exact, signed))
         return [(t, load_of(t, node.indices) + more) for t, more in updates]
 
-    def _replaced(self, node: Any) -> list[tuple[Any, Any]]:
+    def _replace(self, node: Any) -> list[tuple[Any, Any]]:
         """New contents of a tensor's shadow where an element gets a new value."""
         bound = self._errors.finite(node.value)
         known = self._state.of(node.buffer)

@@ -57,7 +57,7 @@ class Errors:
         error = self.of(value)
         if not error:
             return None
-        rounded = self._rounded(value, error.rounding)
+        rounded = self._round(value, error.rounding)
         if error.drift is None or rounded is None:
             return rounded if error.drift is None else error.drift
         return error.drift + rounded
@@ -109,7 +109,7 @@ class Errors:
         most = max_value(self._state.wide)
         return Select(_abs(self.widened(value)) <= most, bound, number(0.0, self._state))
 
-    def _rounded(self, value: Any, rounding: float) -> Any | None:
+    def _round(self, value: Any, rounding: float) -> Any | None:
         return self._size(value) * number(rounding, self._state) if rounding else None
 
     def _loaded(self, load: Any) -> Error:
@@ -192,7 +192,7 @@ class Errors:
             raise Unbounded("bits of what was rounded")
         return _NONE
 
-    def _shifted(self, value: Any) -> Error:
+    def _shift(self, value: Any) -> Error:
         places = tvm_compat.known_int(value.b)
         error = self.of(value.a)
         if not error:
@@ -271,12 +271,12 @@ class Errors:
         for i, argument in enumerate(value.args):
             if not is_float(dtype_of(argument)) or kind_of(argument) == "FloatImm":
                 continue
-            spread = self._rounded(argument, _ARGUMENTS * eps)
+            spread = self._round(argument, _ARGUMENTS * eps)
             spread = both(self._inside(argument), spread, lambda a, b: a + b)
             if name in _FLAT:
                 moved = spread + number(_CALLS * eps, self._state)
             else:
-                moved = self._moved(value.op, arguments, i, spread)
+                moved = self._move(value.op, arguments, i, spread)
             drift = both(drift, moved, lambda a, b: a + b)
         own = eps_of(dtype_of(value))
         if name not in _FORMULAS:
@@ -289,7 +289,7 @@ class Errors:
         spread = self._inside(argument)
         if spread is None or self.is_integral(argument):
             return Error(spread)
-        return Error(self._moved(function, [self.widened(argument)], 0, spread))
+        return Error(self._move(function, [self.widened(argument)], 0, spread))
 
     def _inside(self, argument: Any) -> Any | None:
         """The bound of a function's argument."""
@@ -300,7 +300,7 @@ class Errors:
         self._depth -= 1
         return bound
 
-    def _moved(self, function: Any, arguments: Sequence[Any], i: int, spread: Any) -> Any:
+    def _move(self, function: Any, arguments: Sequence[Any], i: int, spread: Any) -> Any:
         """The most that a function changes where argument `i` is off by up to `spread`."""
         from tvm.tirx import Max, call_intrin
 
@@ -341,7 +341,7 @@ _RULES: dict[str, Any] = {
     "FloorMod": Errors._remainder,
     "Max": Errors._extreme,
     "Min": Errors._extreme,
-    "RShift": Errors._shifted,
+    "RShift": Errors._shift,
     "Select": Errors._select,
     "Call": Errors._call,
     **dict.fromkeys(("EQ", "NE", "LT", "LE", "GT", "GE"), Errors._comparison),

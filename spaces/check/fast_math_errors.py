@@ -60,7 +60,7 @@ class FastErrors(Errors):
             drift = both(drift, self._number(_FLUSHED), _sum)
         return Error(both(error.drift, drift, _sum), error.rounding + rounding)
 
-    def _divided(self, value: Any) -> tuple[Any, float]:
+    def _divide(self, value: Any) -> tuple[Any, float]:
         from tvm.tirx import Select
 
         beyond = self._size(value.b) > self._number(_DIVISORS)
@@ -104,7 +104,7 @@ class FastErrors(Errors):
 
 
 _RULES: dict[str, Callable[[FastErrors, Any], tuple[Any, float]]] = {
-    "Div": FastErrors._divided,
+    "Div": FastErrors._divide,
     "tanh": FastErrors._tanh,
     "sin": FastErrors._sine,
     "cos": FastErrors._sine,

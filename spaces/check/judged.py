@@ -111,12 +111,12 @@ def _around(size: Array) -> Array:
     """The size of the values around each element, of an array that it can be added to."""
     if size.size == 0:
         return size
-    whole = _typical(_thinned(size, axis=None).reshape(1, -1))[0]
+    whole = _typical(_thin(size, axis=None).reshape(1, -1))[0]
     if whole == 0.0:
         whole = float(size.max(initial=0.0))
     around = np.full((1,) * size.ndim, whole, size.dtype)
     for axis, extent in enumerate(size.shape):
-        slices = np.moveaxis(_thinned(size, axis), axis, 0).reshape(extent, -1)
+        slices = np.moveaxis(_thin(size, axis), axis, 0).reshape(extent, -1)
         if extent == 1 or whole == 0.0 or slices.shape[1] < _LEAST_SLICE:
             continue
         share = _typical(slices) / whole
@@ -134,7 +134,7 @@ def _typical(slices: Array) -> Array:
     return found
 
 
-def _thinned(size: Array, axis: int | None) -> Array:
+def _thin(size: Array, axis: int | None) -> Array:
     """Evenly spread elements, some of each axis and all of one."""
     others = max(size.ndim - (axis is not None), 1)
     most = max(int(_ENOUGH ** (1 / others)), 2)

@@ -63,7 +63,7 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
         TunerError: the compiler refused it.
     """
     threads = target_cores(target_json) if backend_of(target_json).on_host else 0
-    return _compiled(lowered, target_json, tir_pipeline(target_json), threads)
+    return _compile(lowered, target_json, tir_pipeline(target_json), threads)
 
 
 def compile_plainly(lowered: Any, target_json: str) -> Executable:
@@ -74,10 +74,10 @@ def compile_plainly(lowered: Any, target_json: str) -> Executable:
         TunerError: the compiler refused it.
     """
     passes = hosted_pipeline(_STOCK) if backend_of(target_json).emulated else _STOCK
-    return _compiled(lowered, target_json, passes, 0)
+    return _compile(lowered, target_json, passes, 0)
 
 
-def _compiled(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
+def _compile(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
     import tvm
 
     target = parse_target(target_json)
@@ -201,7 +201,7 @@ class LoadedModel:
 
     def run(self) -> None:
         """Run once, and wait until the device is done."""
-        _called(self._calls, self._arguments)
+        _call(self._calls, self._arguments)
         self._device.sync()
 
     def launches(self) -> list[Launch]:
@@ -218,7 +218,7 @@ class LoadedModel:
             parameters, all parameters after the run.
         """
         arguments = self._fresh()
-        results = _called(self._calls, arguments)
+        results = _call(self._calls, arguments)
         self._device.sync()
         return [a.numpy() for a in (arguments if results is None else flat(results))]
 
@@ -242,7 +242,7 @@ def run_once(executable: Executable, inputs: Sequence[Array]) -> list[Array]:
     return LoadedModel(executable, inputs).outputs()
 
 
-def _called(calls: Sequence[tuple[Callable[..., Any], int]], arguments: Sequence[Any]) -> Any:
+def _call(calls: Sequence[tuple[Callable[..., Any], int]], arguments: Sequence[Any]) -> Any:
     """Make the calls in order; return the last one's result."""
     result = None
     start = 0

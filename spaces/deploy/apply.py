@@ -60,7 +60,7 @@ def apply_best(
                 chosen[name] = sets[key]
             elif (candidate := best.get(key)) is not None:
                 task = tasks.get(key) or task_of(function, target_json, name=name)
-                made = _scheduled(name, task, candidate)
+                made = _schedule(name, task, candidate)
                 scheduled[name] = made, origin_of(candidate, source)
         result = put(module, scheduled)
         return with_sets(result, chosen, source) if chosen else result
@@ -84,7 +84,7 @@ def with_sets(module: Any, chosen: Mapping[str, tuple[Task, KernelSet]], source:
     return put(result, {n: (result[n], Origin("tuned", source, why)) for n in chosen})
 
 
-def _scheduled(name: str, task: Task, candidate: Candidate) -> Any:
+def _schedule(name: str, task: Task, candidate: Candidate) -> Any:
     try:
         schedule = realize(task, candidate)
     except InvalidCandidate as error:

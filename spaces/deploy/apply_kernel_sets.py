@@ -51,7 +51,7 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
             result.update_func(result.get_global_var(name), dispatcher)
         else:
             packed[name] = _PackedProgram(dispatcher, *packing)
-    return _packed_once(result, packed) if packed else result
+    return _pack_once(result, packed) if packed else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _unscheduled(task: Task) -> Any:
     return schedule.mod["main"]
 
 
-def _packed_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
+def _pack_once(module: Any, packed: Mapping[str, _PackedProgram]) -> Any:
     """The module with weights packed before they reach their dispatchers, constant ones now."""
     from tvm import relax
     from tvm.ir.transform import Sequential

@@ -206,9 +206,9 @@ def take_rounds(
     started_s = clock()
     for side in sides:
         # The first run pays for lazy initialisation, so a fast side is timed by its second run.
-        side.run_s = _timed(side.run, 1, clock)
+        side.run_s = _time(side.run, 1, clock)
         if not side.slow:
-            side.run_s = _timed(side.run, 1, clock)
+            side.run_s = _time(side.run, 1, clock)
     until_s = max(started_s + budget_s, clock() + budget_s / len(sides))
     turns = list(zip(sides, shared_out(sides, rounds, until_s - clock()), strict=True))
     for number in range(rounds):
@@ -248,7 +248,7 @@ def _sample(side: Side, clock: Callable[[], float], sleep: Callable[[float], Non
     sleep(_COOL_DOWN_S)
     if not side.slow:
         _warm_up(side, clock)
-    side.samples_s.append(_timed(side.run, side.runs, clock))
+    side.samples_s.append(_time(side.run, side.runs, clock))
 
 
 def _warm_up(side: Side, clock: Callable[[], float]) -> None:
@@ -263,7 +263,7 @@ def _warm_up(side: Side, clock: Callable[[], float]) -> None:
         side.run()
 
 
-def _timed(run: Callable[[], object], runs: int, clock: Callable[[], float]) -> float:
+def _time(run: Callable[[], object], runs: int, clock: Callable[[], float]) -> float:
     start = clock()
     for _ in range(runs):
         run()

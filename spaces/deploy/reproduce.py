@@ -130,10 +130,10 @@ def _kernel(task: Task, candidate: Candidate, name: str) -> _Kernel:
         "hash": code_hash(module),
         "recorded_hash": code_hash(schedule.mod),
         "of": "PROGRAM",
-        "trace": None if trace is None else _packed(trace),
+        "trace": None if trace is None else _pack(trace),
         "no_trace": why,
         "packing": None if parts is None else asdict(parts.packing),
-        "module": _saved(module),
+        "module": _save(module),
     }
     return _Kernel(data, "\n".join(schedule.trace.as_python()))
 
@@ -210,7 +210,7 @@ def _text(task: Task, run: Mapping[str, Any], made: Sequence[_Kernel], toolchain
             "",
             _body(),
             "",
-            f'PROGRAM = """\n{_saved(task_module(task.module))}"""',
+            f'PROGRAM = """\n{_save(task_module(task.module))}"""',
             "# Its name stands for it below; kernels are kept after the passes that precede TVM's.",
             f"RUN = {re.sub(_PROGRAM, 'PROGRAM', shown)}",
             "",
@@ -239,13 +239,13 @@ def _comment(text: str) -> str:
     return "\n".join(f"#   {line}" for line in text.splitlines() or ["(as it is)"])
 
 
-def _saved(module: Any) -> str:
+def _save(module: Any) -> str:
     import tvm
 
-    return _packed(tvm.ir.save_json(module))
+    return _pack(tvm.ir.save_json(module))
 
 
-def _packed(text: str) -> str:
+def _pack(text: str) -> str:
     """A text, compressed, in lines."""
     data = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
     return "\n".join(data[at : at + _WIDTH] for at in range(0, len(data), _WIDTH))

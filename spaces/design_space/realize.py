@@ -46,7 +46,7 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
     if candidate.kind is CandidateKind.LIBRARY:
         return _calling(task, candidate)
     if candidate.trace:
-        return _replayed(task, candidate.trace)
+        return _replay(task, candidate.trace)
     schedule = _written(task, candidate)
     postprocess_theirs(schedule, postprocs)
     return schedule
@@ -64,11 +64,11 @@ def _written(task: Task, candidate: Candidate) -> Any:
     if write is not None:
         return write(task, candidate)
     if candidate.kind is CandidateKind.TRACE:
-        return _replayed(task, candidate.payload)
+        return _replay(task, candidate.payload)
     raise InvalidCandidate(f"cannot realise a candidate of kind {candidate.kind}")
 
 
-def _replayed(task: Task, payload: str) -> Any:
+def _replay(task: Task, payload: str) -> Any:
     register_named(payload)
     return replayed(task_module(task.module), payload)
 
@@ -80,7 +80,7 @@ def _by_rules(task: Task, candidate: Candidate) -> Any:
 
 def _by_template(task: Task, candidate: Candidate) -> Any:
     if candidate.kind is CandidateKind.TRACE:  # as earlier versions recorded them
-        return _replayed(task, candidate.payload)
+        return _replay(task, candidate.payload)
     template = template_named(task, candidate.space)
     if template is None:
         raise InvalidCandidate(f"{task.name} has no template {candidate.space}")

@@ -27,13 +27,13 @@ def with_mutators(rules: RuleSet, mutators: tuple[Source, ...]) -> RuleSet:
     unless its class has another `weight` than 1."""
     theirs = [(_made(source, _MUTATOR), source) for source in mutators]
     more = tuple(
-        (partial(_mutated, made, source), float(getattr(made, "weight", 1.0)))
+        (partial(_mutate, made, source), float(getattr(made, "weight", 1.0)))
         for made, source in theirs
     )
     return replace(rules, mutators=(*rules.mutators, *more)) if more else rules
 
 
-def _mutated(mutator: Any, source: Source, trace: Any, rng: Any) -> Any:
+def _mutate(mutator: Any, source: Source, trace: Any, rng: Any) -> Any:
     try:
         with blamed(source, _MUTATOR, always=False):
             return mutator.apply(trace, rng)

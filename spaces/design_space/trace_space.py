@@ -236,14 +236,14 @@ class TraceSpace:
         Only those that a constraint is about are drawn again.
         """
         for _ in range(MOST_DRAWS):
-            schedule = self._replayed_once(trace, rng)
+            schedule = self._replay_once(trace, rng)
             again = self._rules.refused(schedule.trace)
             if not again:
                 return schedule
-            trace = _opened(schedule.trace, again)
+            trace = _open(schedule.trace, again)
         raise ConstraintRefused(f"its constraint refused {MOST_DRAWS} draws in a row")
 
-    def _replayed_once(self, trace: Any, rng: random.Random) -> Any:
+    def _replay_once(self, trace: Any, rng: random.Random) -> Any:
         schedule = new_schedule(self._module, rng.randrange(1, 2**31 - 1))
         try:
             trace.apply_to_schedule(schedule, True)
@@ -278,10 +278,10 @@ def _allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any
 def _redrawn(trace: Any, rng: random.Random) -> Any:
     """A trace with one of its decisions open; None where it has none."""
     number = sum(map(draws, trace.insts))
-    return _opened(trace, frozenset([rng.randrange(number)])) if number else None
+    return _open(trace, frozenset([rng.randrange(number)])) if number else None
 
 
-def _opened(trace: Any, numbers: frozenset[int]) -> Any:
+def _open(trace: Any, numbers: frozenset[int]) -> Any:
     """A trace with these of its decisions open, by the number of their instruction."""
     from tvm.s_tir.schedule import Trace
 

@@ -118,7 +118,7 @@ def _unrolling(nest: Nest, footprints: _Table) -> _Table:
             unrolled *= loop.extent
         depth = p + 1
     head = [math.log2(1 + nest.unroll_step), math.log2(unrolled)]
-    return np.array(head + _padded_log2(footprints[depth]))
+    return np.array(head + _pad_log2(footprints[depth]))
 
 
 def _vectors(nest: Nest) -> _Table:
@@ -150,7 +150,7 @@ def _register_tile(nest: Nest, footprints: _Table) -> _Table:
     last = len(nest.loops)
     depth = next((p for p, loop in enumerate(nest.loops) if loop.reduces), last)
     around = min(depth + 1, last)
-    return np.array([depth, *_padded_log2(footprints[depth]), *_padded_log2(footprints[around])])
+    return np.array([depth, *_pad_log2(footprints[depth]), *_pad_log2(footprints[around])])
 
 
 def _parallelism(nest: Nest, cores: int) -> _Table:
@@ -161,5 +161,5 @@ def _parallelism(nest: Nest, cores: int) -> _Table:
     )
 
 
-def _padded_log2(footprint: _Table) -> list[float]:
+def _pad_log2(footprint: _Table) -> list[float]:
     return [*np.log2(footprint), *[0.0] * (_ACCESSES - len(footprint))]

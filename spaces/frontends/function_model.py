@@ -84,7 +84,7 @@ def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, Shape
 def _found(where: str, name: str) -> Any:
     """What is called `name` in a file or an importable module."""
     know_frames_of_no_file()
-    module = _loaded_file(Path(where)) if where.endswith(".py") else _imported(where)
+    module = _load_file(Path(where)) if where.endswith(".py") else _imported(where)
     if not hasattr(module, name):
         here = [n for n, v in vars(module).items() if inspect.isfunction(v) and n[0] != "_"]
         listed = f"; it has {', '.join(here)}" if here else ""
@@ -92,7 +92,7 @@ def _found(where: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def _loaded_file(path: Path) -> Any:
+def _load_file(path: Path) -> Any:
     if not path.is_file():
         raise TunerError(f"{path}: no such file")
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
@@ -172,7 +172,7 @@ def converted_args(function: Callable[..., Any], source: str, args: Args) -> dic
             takes = ", ".join(named) or "none"
             raise TunerError(f"--arg {name}: {source} has no such argument; it takes {takes}")
         wanted = parameters[name].annotation if name in named else inspect.Parameter.empty
-        keywords[name] = _converted(name, value, wanted)
+        keywords[name] = _convert(name, value, wanted)
     missing = [n for n in named if parameters[n].default is inspect.Parameter.empty]
     missing = [n for n in missing if n not in keywords]
     if missing:
@@ -190,7 +190,7 @@ def _is_dimension(wanted: Any) -> bool:
     return wanted is ShapeVar or str(wanted).rpartition(".")[2] == ShapeVar.__name__
 
 
-def _converted(name: str, value: str | int | float | ShapeVar, wanted: Any) -> Any:
+def _convert(name: str, value: str | int | float | ShapeVar, wanted: Any) -> Any:
     if isinstance(value, ShapeVar):
         return value
     if _is_dimension(wanted):

@@ -73,9 +73,9 @@ def check_values(
     known = {spec.name: spec for spec in inputs}
     check_names([name for name, _ in values], list(known), "--input")
     return {
-        name: _checked_range(known[name], value)
+        name: _check_range(known[name], value)
         if isinstance(value, IntRange)
-        else _loaded(known[name], value)
+        else _load(known[name], value)
         for name, value in values
     }
 
@@ -108,11 +108,11 @@ def make_inputs(
             continue
         # Each input has a stream of its own, so naming a file for one changes no other.
         rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
-        arrays.append(_drawn(spec, value, rng, _DIVISORS if position in divisors else _SAFE_INTS))
+        arrays.append(_draw(spec, value, rng, _DIVISORS if position in divisors else _SAFE_INTS))
     return arrays
 
 
-def _drawn(
+def _draw(
     spec: InputSpec, given: IntRange | None, rng: np.random.Generator, usual: IntRange
 ) -> np.ndarray[Any, Any]:
     dtype = numpy_dtype(spec.dtype)
@@ -122,13 +122,13 @@ def _drawn(
     return np.asarray(rng.standard_normal(spec.shape)).astype(dtype)
 
 
-def _checked_range(spec: InputSpec, given: IntRange) -> IntRange:
+def _check_range(spec: InputSpec, given: IntRange) -> IntRange:
     if numpy_dtype(spec.dtype).kind not in "iub":
         raise TunerError(f"--input {spec.name}: it holds {spec.dtype}, not integers")
     return given
 
 
-def _loaded(spec: InputSpec, given: Path | InputArray) -> np.ndarray[Any, Any]:
+def _load(spec: InputSpec, given: Path | InputArray) -> np.ndarray[Any, Any]:
     file = given if isinstance(given, Path) else io.BytesIO(given.npy)
     try:
         array = np.load(file, allow_pickle=False)

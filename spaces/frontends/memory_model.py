@@ -74,7 +74,7 @@ def _is(program: Any, library: str, kind: str) -> bool:
 
 def _source(program: Any, spec: ModelSpec, example_inputs: Any) -> ModelSource:
     if _is_module(program):
-        return _of_torch(_exported(program, spec, example_inputs), _plain(type(program).__name__))
+        return _of_torch(_export(program, spec, example_inputs), _plain(type(program).__name__))
     if _is(program, "torch.export", "ExportedProgram"):
         return _of_torch(program, _NAME)
     if _is(program, "onnx", "ModelProto"):
@@ -98,7 +98,7 @@ def _of_tvm(program: Any) -> ModuleSource:
     return replace(source, name=_plain(names[0]) if len(names) == 1 else _NAME)
 
 
-def _exported(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
+def _export(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
     """What `torch.export` makes of a module, all of its shapes as in the examples."""
     import torch
 

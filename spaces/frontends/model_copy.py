@@ -127,13 +127,13 @@ def _description(model: Model, values: list[Any]) -> dict[str, Any]:
         "name": model.name,
         "kind": model.kind,
         "content_hash": model.content_hash,
-        "inputs": [_described(i) for i in model.inputs],
+        "inputs": [_describe(i) for i in model.inputs],
         "values": values,
         **({"shapes": model.shapes} if model.shapes else {}),
     }
 
 
-def _described(spec: InputSpec) -> dict[str, Any]:
+def _describe(spec: InputSpec) -> dict[str, Any]:
     known = {"name": spec.name, "shape": spec.shape, "dtype": spec.dtype}
     return {**known, "dims": spec.dims} if spec.dims else known
 

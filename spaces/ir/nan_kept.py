@@ -31,16 +31,16 @@ def legalizations() -> dict[str, Callable[[Any, Any], Any]]:
 def _larger(a: Any, b: Any) -> Any:
     from tvm import tirx
 
-    return _picked_by(tirx.max, a, b)
+    return _pick_by(tirx.max, a, b)
 
 
 def _smaller(a: Any, b: Any) -> Any:
     from tvm import tirx
 
-    return _picked_by(tirx.min, a, b)
+    return _pick_by(tirx.min, a, b)
 
 
-def _picked_by(operator: _Pick, a: Any, b: Any) -> Any:
+def _pick_by(operator: _Pick, a: Any, b: Any) -> Any:
     from tvm import tirx
     from tvm.target import Target
 
@@ -115,12 +115,12 @@ def _of_two(name: str, pick: _Pick) -> Callable[[Any, Any], Any]:
             a, b = b, scalar(a)
         if not is_float(str(call.ty.dtype)):
             return builder.call_te(getattr(topi, name), a, b)
-        return builder.call_te(lambda x, y: _picked(x, y, pick), a, b, primfunc_name_hint=name)
+        return builder.call_te(lambda x, y: _pick(x, y, pick), a, b, primfunc_name_hint=name)
 
     return legalize
 
 
-def _picked(a: Any, b: Any, pick: _Pick) -> Any:
+def _pick(a: Any, b: Any, pick: _Pick) -> Any:
     from tvm import te
 
     shapes = [tuple(getattr(operand, "shape", ())) for operand in (a, b)]

@@ -34,11 +34,11 @@ def with_root_block(function: Any) -> Any:
     if not tensors_handed_out(function):  # who knows what is written where they are
         buffers, body = _in_blocks(_parts(body))
     root = rewrite.changed_block(root, body=body, buffers=[*root.alloc_buffers, *buffers])
-    made = PrimFunc(function.params, _realized(root), function.ret_type, function.attrs)
+    made = PrimFunc(function.params, _realize(root), function.ret_type, function.attrs)
     return made.with_attr(tvm_compat.SCHEDULABLE, True)
 
 
-def _realized(block: Any, values: Sequence[Any] = ()) -> Any:
+def _realize(block: Any, values: Sequence[Any] = ()) -> Any:
     from tvm.s_tir import SBlockRealize
 
     return SBlockRealize(list(values), True, block)
@@ -102,7 +102,7 @@ def _nest(nest: Any, name: str) -> Any:
     touched = [tensor for tensor, _ in (*stores, *loads)]
     reads, writes = regions(_block(name, axes, [], [], body), touched)
     reads = [region for region in reads if not (loops and rewrite.is_among(region.source, begun))]
-    made = _realized(_block(name, axes, reads, writes, body), steps)
+    made = _realize(_block(name, axes, reads, writes, body), steps)
     for loop in reversed(loops):
         made = rewrite.copied_loop(loop, made)
     return made

@@ -26,11 +26,11 @@ def mark_constants(module: Any) -> Any:
     builder = relax.BlockBuilder(module)
     more: dict[tuple[str, tuple[int, ...]], Any] = {}
     for name, (first, *others) in kinds.items():
-        builder.update_func(module.get_global_var(name), _marked(module[name], first))
+        builder.update_func(module.get_global_var(name), _mark(module[name], first))
         for constants in others:
-            more[name, constants] = builder.add_func(_marked(module[name], constants), name)
+            more[name, constants] = builder.add_func(_mark(module[name], constants), name)
     marked = builder.get()
-    return _redirected(marked, more) if more else marked
+    return _redirect(marked, more) if more else marked
 
 
 def _constants(call: Any) -> tuple[int, ...]:
@@ -40,11 +40,11 @@ def _constants(call: Any) -> tuple[int, ...]:
     )
 
 
-def _marked(function: Any, constants: Sequence[int]) -> Any:
+def _mark(function: Any, constants: Sequence[int]) -> Any:
     return function.with_attr(tvm_compat.LAYOUT_FREE, list(constants)) if constants else function
 
 
-def _redirected(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
+def _redirect(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) -> Any:
     """The module with calls redirected, by the program that they call and their constants."""
     from tvm import relax
 

@@ -30,10 +30,10 @@ Compute = Callable[[Any, Sequence[Array]], Array]
 
 def folded(module: Any) -> Any:
     """A module with the constants of its straight graphs computed, as far as the table goes."""
-    return with_graphs(module, _folded)
+    return with_graphs(module, _fold)
 
 
-def _folded(function: Any) -> Any:
+def _fold(function: Any) -> Any:
     from tvm import relax
 
     bindings = straight_bindings(function)

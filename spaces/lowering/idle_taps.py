@@ -72,11 +72,11 @@ def without_idle_taps(module: Any) -> Any:
     Feature maps are channels-first and of known sizes; other convolutions stay as they are.
     """
     for name in _LAYOUTS:
-        module = with_weighted_calls(module, name, _narrowed)
+        module = with_weighted_calls(module, name, _narrow)
     return module
 
 
-def _narrowed(call: Any, data: Any, weight: Any) -> Any:
+def _narrow(call: Any, data: Any, weight: Any) -> Any:
     from tvm import relax
 
     windows = _windows(call, data, weight)

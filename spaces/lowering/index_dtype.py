@@ -22,7 +22,7 @@ def with_wide_indices(module: Any) -> Any:
     changed = {
         name: wide
         for name, function in tvm_compat.prim_funcs(module)
-        if (wide := _widened(function)) is not None
+        if (wide := _widen(function)) is not None
     }
     if not changed:
         return module
@@ -34,7 +34,7 @@ def with_wide_indices(module: Any) -> Any:
     return result
 
 
-def _widened(function: Any) -> Any | None:
+def _widen(function: Any) -> Any | None:
     """A function with indices of 64 bits; None where nothing is mixed, or it cannot be widened."""
     if not any(_type(var) == _WIDE for var in symbols(function).values()):
         return None

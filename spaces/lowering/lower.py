@@ -78,20 +78,20 @@ def lower(module: Any, target: Any) -> Any:
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
-        prepared = _prepared(module)
+        prepared = _prepare(module)
         if not row.on_host:
             prepared = sort_last_axes(prepared)
-        lowered = _lowered(prepared, packs_weights=row.packs_weights)
+        lowered = _lower(prepared, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
-    return _marked(put_back(lowered, left_to_codegens(module)), row.kind)
+    return _mark(put_back(lowered, left_to_codegens(module)), row.kind)
 
 
-def _lowered(prepared: Any, *, packs_weights: bool) -> Any:
+def _lower(prepared: Any, *, packs_weights: bool) -> Any:
     if not packs_weights:
         return _without_aliases(with_plain_shapes(_programs(prepared)))
     try:
-        lowered = _programs(_tidied(channels_last(put_off_concats(prepared))))
+        lowered = _programs(_tidy(channels_last(put_off_concats(prepared))))
     except Exception as error:  # TVM raises whatever its C++ side threw
         note(error, "layouts stay as they are", level=logging.WARNING)
         lowered = _programs(prepared)
@@ -105,7 +105,7 @@ def _lowered_for(module: Any) -> str | None:
     return next((str(kind) for kind in said if kind is not None), None)
 
 
-def _marked(lowered: Any, kind: str) -> Any:
+def _mark(lowered: Any, kind: str) -> Any:
     """A lowered graph that is known as such."""
     from tvm.ir import IRModule
 
@@ -116,7 +116,7 @@ def _marked(lowered: Any, kind: str) -> Any:
     return result
 
 
-def _prepared(module: Any) -> Any:
+def _prepare(module: Any) -> Any:
     """The graph for inference, constants folded."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
@@ -131,7 +131,7 @@ def _prepared(module: Any) -> Any:
     return tidy(without_idle_taps(without_transposed(prepared)))
 
 
-def _tidied(module: Any) -> Any:
+def _tidy(module: Any) -> Any:
     """Tidy a graph after its layouts changed, so that equal conversions are made once."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform

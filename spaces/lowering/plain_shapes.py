@@ -62,7 +62,7 @@ def with_plain_inputs(module: Any) -> Any:
     if not found:
         return module
     plain = _in_terms_of(graph, found)
-    if left := _solved(found, set(symbols(plain))):
+    if left := _solve(found, set(symbols(plain))):
         needed = rewrite.uses(plain.body, list(left))
         plain = _of_multiples(graph, found, left) if needed else plain
     _refuse_untold(graph, plain)
@@ -184,7 +184,7 @@ def _in_terms_of(function: Any, found: list[tuple[Any, Any]]) -> Any:
     return structural_map(function, (kinds, replaced), order="pre")
 
 
-def _solved(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
+def _solve(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
     """What the variables of some dimensions are, in terms of those that stand for these.
 
     Args:
@@ -214,7 +214,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     made = _in_terms_of(function, found) if found else function
     body = made.body
     known = symbols(made)
-    if left := _solved(found, set(known)):
+    if left := _solve(found, set(known)):
         body = structural_map(body, (tvm.ir.Var, lambda var: left.get(var, var)))
     needed = _used(made.params, body)
     unneeded = [i for i in scalars if not any(made.params[i].same_as(v) for v in needed)]

@@ -63,10 +63,10 @@ def before_compile(module: Any) -> Any:
         module: a module for an llvm target, scheduled or not. Functions that are not tensor
             programs stay as they are.
     """
-    return rewrite.with_prim_funcs(module, _prepared)
+    return rewrite.with_prim_funcs(module, _prepare)
 
 
-def _prepared(function: Any) -> Any:
+def _prepare(function: Any) -> Any:
     for prepare in CPU_PASSES:
         function = prepare(function)
     return function

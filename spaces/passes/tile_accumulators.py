@@ -52,13 +52,13 @@ def with_tile_sums(function: Any) -> Any:
         if not found:
             return marked
         made.extend(found)
-        body = each_block(marked.body, lambda realize, _: _moved(realize, found, analyzer))
+        body = each_block(marked.body, lambda realize, _: _move(realize, found, analyzer))
         return rewrite.copied_loop(marked, body)
 
     changed_function = with_tiles(function, changed)
     if not made:
         return function
-    return changed_function.with_body(_allocated(changed_function.body, made))
+    return changed_function.with_body(_allocate(changed_function.body, made))
 
 
 def _sums(marked: Any, function: Any, analyzer: Any) -> list[_Sums]:
@@ -144,7 +144,7 @@ def _of(tensor: Any, found: Sequence[_Sums]) -> _Sums | None:
     return next((sums for sums in found if sums.whole.same_as(tensor)), None)
 
 
-def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
+def _move(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
     """A block realisation with accumulators indexed from their tile's first element."""
     import tvm
     from tvm import tirx
@@ -187,7 +187,7 @@ def _moved(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
     return tvm.s_tir.SBlockRealize(realize.iter_values, realize.predicate, made)
 
 
-def _allocated(body: Any, made: Sequence[_Sums]) -> Any:
+def _allocate(body: Any, made: Sequence[_Sums]) -> Any:
     """A program that allocates the accumulators of tiles in place of whole tensors."""
     import tvm
     from tvm_ffi import structural_mutate

@@ -80,7 +80,7 @@ def canonical(config: Config, tag: str) -> Config:
     """A target by its architecture alone: `sm_90a` names the same devices as `sm_90`. The compiler
     is told the first where a kernel needs it (`spaces.codegen.cuda.nvcc.architecture`)."""
     numbers = numbers_of_tag(tag)
-    known = {} if numbers is None else _filled(numbers)
+    known = {} if numbers is None else _fill(numbers)
     return {**known, **config, "arch": _SUFFIX.sub("", str(config["arch"]))}
 
 
@@ -104,16 +104,16 @@ def completed(config: Config, cores: int | None, host: Host | None) -> Config:
     here = read_device()
     if here is not None and here.architecture == architecture_of(str(config["arch"])):
         numbers = here.numbers.or_else(numbers)
-    return {**_LIMITS, **_filled(numbers), **config}
+    return {**_LIMITS, **_fill(numbers), **config}
 
 
 def completed_as_usual(config: Config) -> Config:
     """A target with the limits and numbers of the usual device of its architecture, where it does
     not name its own."""
-    return {**_LIMITS, **_filled(numbers_of(config)), **config}
+    return {**_LIMITS, **_fill(numbers_of(config)), **config}
 
 
-def _filled(numbers: Numbers) -> Config:
+def _fill(numbers: Numbers) -> Config:
     return {"model": numbers.to_text(), "l2_cache_size_bytes": numbers.l2_bytes}
 
 

@@ -64,7 +64,7 @@ class MeasurerContract:
         assert before > 0
         measurer.submit([self._trial(_NONSENSE)])
         assert measurer.free() == before - 1
-        _collected(measurer, 1)
+        _collect(measurer, 1)
         assert _free(measurer) == before
 
     def test_to_wait_for_nothing_ends(self, measurer: Measurer) -> None:
@@ -106,10 +106,10 @@ def _measured(measurer: Measurer, trials: Sequence[Trial]) -> list[Record]:
         _waited(measurer, records)
         measurer.submit([trial])
         records += measurer.collect(0.0)
-    return records + _collected(measurer, len(trials) - len(records))
+    return records + _collect(measurer, len(trials) - len(records))
 
 
-def _collected(measurer: Measurer, count: int) -> list[Record]:
+def _collect(measurer: Measurer, count: int) -> list[Record]:
     records: list[Record] = []
     until_s = time.monotonic() + _PATIENCE_S
     while len(records) < count:

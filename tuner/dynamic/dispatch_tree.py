@@ -81,16 +81,16 @@ def _along(dim: str, values: Ints, costs: Floats, penalty: float) -> Tree:
         kernel = int((sums[:, end] - sums[:, begin]).argmin())
         pieces_found.append((int(uppers[end - 1]), kernel))
         end = begin
-    return _balanced(dim, pieces_found[::-1])
+    return _balance(dim, pieces_found[::-1])
 
 
-def _balanced(dim: str, pieces: list[tuple[int, int]]) -> Tree:
+def _balance(dim: str, pieces: list[tuple[int, int]]) -> Tree:
     """A tree over pieces, each given by its upper bound and its kernel."""
     if len(pieces) == 1:
         return Leaf(pieces[0][1])
     half = len(pieces) // 2
     bound = pieces[half - 1][0]
-    return Split(dim, bound, _balanced(dim, pieces[:half]), _balanced(dim, pieces[half:]))
+    return Split(dim, bound, _balance(dim, pieces[:half]), _balance(dim, pieces[half:]))
 
 
 def _greedy(dims: Sequence[str], shapes: Ints, costs: Floats, penalty: float) -> Tree:

@@ -136,7 +136,7 @@ def weights_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
     """
     found: dict[Instance, float] = {}
     for row in rows:
-        instance, weight = _weighted(row, names)
+        instance, weight = _weight(row, names)
         if instance in found:
             raise UsageError(f"--weights: {shape_text(instance)} is given twice")
         found[instance] = weight
@@ -157,7 +157,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _weighted(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, float]:
+def _weight(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, float]:
     if set(row) != {*names, "weight"}:
         wanted = ", ".join((*names, "weight"))
         raise UsageError(f"--weights: {json.dumps(row)[:80]} must have {wanted} and nothing else")

@@ -36,7 +36,7 @@ def latency_chart(
     rows = [
         {"run": name, "x": getattr(p, over), "latency": p.latency_s * in_s}
         for name, curve in known.items()
-        for p in _thinned(curve.points)
+        for p in _thin(curve.points)
     ]
     title = "seconds of work" if over == "elapsed_s" else "trials"
     x = alt.X("x:Q", title=title, axis=_X_AXIS, scale=_FROM_ZERO)
@@ -76,7 +76,7 @@ def _across() -> list[Any]:
     return [rules, names]
 
 
-def _thinned(points: Sequence[Any]) -> list[Any]:
+def _thin(points: Sequence[Any]) -> list[Any]:
     """At most `_STEPS` points and the first and last; of each stretch of time the last."""
     if len(points) <= _STEPS:
         return list(points)

@@ -81,7 +81,7 @@ def latency_charts(chosen: KernelSet) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def tree_chart(tree: Tree) -> dict[str, Any]:
     """The dispatch tree, drawn: to the left where a dimension is at most the bound."""
-    nodes, edges = _placed(tree)
+    nodes, edges = _place(tree)
     x = alt.X("x:Q", axis=None, scale=alt.Scale(padding=40))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(reverse=True, padding=18))
     lines = (
@@ -105,7 +105,7 @@ def tree_chart(tree: Tree) -> dict[str, Any]:
     )
 
 
-def _placed(tree: Tree) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _place(tree: Tree) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The nodes of a tree with places, and the edges between them: leaves side by side, each split
     in the middle above its two branches."""
     nodes: list[dict[str, Any]] = []

@@ -82,7 +82,7 @@ def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        earlier, written = _listed(folder), {}
+        earlier, written = _list(folder), {}
         for name, image in plots(runs):
             write_bytes(folder / name, image)
             written[name] = hashlib.sha256(image).hexdigest()
@@ -93,7 +93,7 @@ def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
         raise TunerError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
-def _listed(folder: Path) -> dict[str, str]:
+def _list(folder: Path) -> dict[str, str]:
     """Names of the images that were written into a folder, and their hashes; none where the list
     is damaged."""
     try:

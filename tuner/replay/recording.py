@@ -160,7 +160,7 @@ def fingerprint(path: Path) -> str:
 def save(recording: Recording, path: Path) -> None:
     """Write a recording, whole or not at all."""
     rows = recording.rows
-    constant, columns, codes, counts, levels = _coded(recording.vectors)
+    constant, columns, codes, counts, levels = _encode(recording.vectors)
     about = {
         "task": _plain_task(recording.task),
         "device": recording.device,
@@ -205,14 +205,14 @@ def load(path: Path) -> Recording:
     try:
         with np.load(path, allow_pickle=False) as file:
             data = dict(file)
-        return _parsed(data) if "about" in data else _older(data, path.stem)
+        return _parse(data) if "about" in data else _older(data, path.stem)
     except (OSError, BadZipFile, ValueError, KeyError, IndexError, TypeError) as error:
         raise TunerError(f"cannot read the recording {path}: {error}") from error
 
 
-def _parsed(data: Mapping[str, Any]) -> Recording:
+def _parse(data: Mapping[str, Any]) -> Recording:
     about = json.loads(str(data["about"]))
-    vectors = _decoded(data)
+    vectors = _decode(data)
     rows = tuple(
         Row(
             key=_text(key),
@@ -272,7 +272,7 @@ def _older(data: Mapping[str, Any], stem: str) -> Recording:
     )
 
 
-def _coded(vectors: Floats32) -> tuple[Floats32, Any, Any, Any, Any]:
+def _encode(vectors: Floats32) -> tuple[Floats32, Any, Any, Any, Any]:
     """A matrix as its first row, the columns that change, and their codes and levels."""
     constant = vectors[0] if len(vectors) else np.zeros(vectors.shape[1], dtype=np.float32)
     columns = np.flatnonzero((vectors != constant).any(axis=0)) if len(vectors) else np.zeros(0)
@@ -294,7 +294,7 @@ def _coded(vectors: Floats32) -> tuple[Floats32, Any, Any, Any, Any]:
     )
 
 
-def _decoded(data: Mapping[str, Any]) -> Floats32:
+def _decode(data: Mapping[str, Any]) -> Floats32:
     vectors: Floats32 = np.tile(data["constant"], (len(data["keys"]), 1))
     ends = np.cumsum(data["counts"].astype(int))
     for column, codes, end, count in zip(

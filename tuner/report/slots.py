@@ -54,13 +54,13 @@ def drawable(spans: Sequence[SlotSpan], most: int) -> list[SlotSpan]:
     slots = len({(span.kind, span.slot) for span in spans})
     steps = min(_STEPS, max(_LEAST_STEPS, 4 * most // slots))
     while True:
-        drawn = _rasterised(spans, start_s, (end_s - start_s) / steps)
+        drawn = _rasterise(spans, start_s, (end_s - start_s) / steps)
         if len(drawn) <= most or steps <= _LEAST_STEPS:
             return drawn
         steps = max(_LEAST_STEPS, steps // 2)
 
 
-def _rasterised(spans: Iterable[SlotSpan], start_s: float, step_s: float) -> list[SlotSpan]:
+def _rasterise(spans: Iterable[SlotSpan], start_s: float, step_s: float) -> list[SlotSpan]:
     """One span for each step of each slot, those alike in a row merged: the category that took the
     most of it, and the task that took the most of that."""
     parts: dict[Slot, dict[int, dict[str, dict[str, float]]]] = defaultdict(

@@ -116,16 +116,16 @@ def _input_text(value: Any) -> str:
 
 
 def _check_shape(name: str, sizes: Any, shown: str) -> None:
-    checks.extents(name, _listed(sizes), shown)
+    checks.extents(name, _list(sizes), shown)
 
 
 def _check_dimension(name: str, sizes: Any, shown: str) -> None:
-    listed = _listed(sizes)
+    listed = _list(sizes)
     if listed != list(checks.dimension(name, listed, shown)):
         raise UsageError(f"{shown!r} is not in order: give each size once, the smallest first")
 
 
-def _listed(sizes: Any) -> list[Any]:
+def _list(sizes: Any) -> list[Any]:
     return list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else []
 
 

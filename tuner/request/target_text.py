@@ -49,19 +49,19 @@ def emulated(target_text: str) -> str:
     A target that names no architecture stands for `EMULATED_ARCH`.
     """
     config = _of_cuda(target_text, "--measure emulated")
-    return _marked({"arch": EMULATED_ARCH, **config}, EMULATED)
+    return _mark({"arch": EMULATED_ARCH, **config}, EMULATED)
 
 
 def fast_math(target_text: str) -> str:
     """A CUDA target, checked, for which kernels are compiled with fast math."""
-    return _marked(_of_cuda(target_text, "--fast-math"), FAST_MATH)
+    return _mark(_of_cuda(target_text, "--fast-math"), FAST_MATH)
 
 
 def l2(target_text: str, policy: object) -> str:
     """A CUDA target, checked, on which kernels are timed with an L2 cache as a policy says."""
     config = _of_cuda(target_text, f"--l2 {l2_policy(policy)}")
     # The emulated device is refused either policy.
-    cold, warm = (_marked(config, COLD_L2, marked=marked) for marked in (True, False))
+    cold, warm = (_mark(config, COLD_L2, marked=marked) for marked in (True, False))
     return cold if policy == "cold" else warm
 
 
@@ -75,7 +75,7 @@ def _of_cuda(target_text: str, flag: str) -> dict[str, Any]:
     return config
 
 
-def _marked(config: dict[str, Any], mark: str, *, marked: bool = True) -> str:
+def _mark(config: dict[str, Any], mark: str, *, marked: bool = True) -> str:
     """The text of a CUDA target with a key more, or without it."""
     rest = {name: value for name, value in config.items() if name != "keys"}
     given = config.get("keys")
@@ -84,10 +84,10 @@ def _marked(config: dict[str, Any], mark: str, *, marked: bool = True) -> str:
     if not more and rest == {"kind": "cuda"}:
         return "cuda"
     keys = {"keys": [*CUDA_KEYS, *sorted(more)]} if more else {}
-    return _checked_marks(json.dumps({**rest, **keys}, sort_keys=True))
+    return _check_marks(json.dumps({**rest, **keys}, sort_keys=True))
 
 
-def _checked_marks(target_text: str, kind: str = "cuda") -> str:
+def _check_marks(target_text: str, kind: str = "cuda") -> str:
     """A target, unless it asks of another device what only CUDA devices have."""
     marks = marks_of(target_text)
     if marks and kind != "cuda":
@@ -155,7 +155,7 @@ def target(given: object) -> str:
     cores = raw.get("num-cores", 1)
     if type(cores) is not int or not 1 <= cores <= LARGEST:
         raise UsageError(f"the target's num-cores is {short(cores)}; it must be 1 or more")
-    return _checked_marks(json.dumps(raw, sort_keys=True), kind)
+    return _check_marks(json.dumps(raw, sort_keys=True), kind)
 
 
 def target_kind(kind: object) -> str:

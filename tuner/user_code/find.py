@@ -108,10 +108,10 @@ def source_of(value: Any, modules: Iterable[str], *, what: str, usual_name: str)
                 text = Path(file).read_text(encoding="utf-8")
                 alone = not _RELATIVE.search(text)
                 return Source(file, text, name) if alone else _of_module(module_name, name)
-    return _pickled(value, what, usual_name)
+    return _pickle(value, what, usual_name)
 
 
-def _pickled(value: Any, what: str, name: str) -> Source:
+def _pickle(value: Any, what: str, name: str) -> Source:
     """An object as text that gives it.
 
     Raises:

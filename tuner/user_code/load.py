@@ -25,7 +25,7 @@ def load(source: Source) -> Any:
     if source.name not in found:
         raise TunerError(f"{source.file} has no {source.name}: name another as {source.file}:NAME")
     value = found[source.name]
-    return _called(value, source) if source.arguments else value
+    return _call(value, source) if source.arguments else value
 
 
 @lru_cache(maxsize=32)
@@ -43,7 +43,7 @@ def _module(file: str, text: str) -> types.ModuleType:
     return module
 
 
-def _called(function: Any, source: Source) -> Any:
+def _call(function: Any, source: Source) -> Any:
     """What a file's function makes of the arguments that were given.
 
     Raises:

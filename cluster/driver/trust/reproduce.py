@@ -60,13 +60,13 @@ def reproduce(
         task,
         kernels,
         told[0].default or default_candidate(task),
-        [_timed(kernels.index(candidate), instance, known) for candidate, instance, known in pairs],
+        [_time(kernels.index(candidate), instance, known) for candidate, instance, known in pairs],
         device=told[0].device,
         toolchain=told[0].toolchain,
     )
 
 
-def _timed(kernel: int, instance: Instance, known: Claim | None) -> Timed:
+def _time(kernel: int, instance: Instance, known: Claim | None) -> Timed:
     if known is None:
         return Timed(instance, kernel, None, None)
     return Timed(instance, kernel, known.latency_s, known.default_s)

@@ -89,7 +89,7 @@ def find_nvrtc(toolkit: Path, version: str) -> Path | None:
 
 
 @lru_cache(maxsize=4)
-def _loaded(path: Path) -> ctypes.CDLL:
+def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     return library
@@ -99,7 +99,7 @@ def nvrtc_version(path: Path) -> str:
     """The version of a library, such as `13.0`; empty of one that cannot be loaded."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     try:
-        _loaded(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        _load(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     except OSError:
         return ""
     return f"{major.value}.{minor.value}"
@@ -122,7 +122,7 @@ def compile_by_nvrtc(
     Raises:
         Refused: it does not compile, with what the compiler said.
     """
-    library, program = _loaded(path), ctypes.c_void_p()
+    library, program = _load(path), ctypes.c_void_p()
     names, texts = (_strings(part) for part in (_HEADERS.keys(), _HEADERS.values()))
     failed = library.nvrtcCreateProgram(
         ctypes.byref(program),

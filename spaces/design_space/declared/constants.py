@@ -41,7 +41,7 @@ def opened(schedule: Any, module: Any) -> Any:
         for at, place in decisions
         if (name := str(instructions[at][3][0])).startswith(_DRAWN)
     }
-    return _applied(*open_constants(known[0], known[1], choices), module)
+    return _apply(*open_constants(known[0], known[1], choices), module)
 
 
 def _possible(
@@ -53,14 +53,14 @@ def _possible(
         changed = [[n, other if n == at else decided] for n, decided in decisions]
         try:
             if other != place:
-                _applied(instructions, changed, module)
+                _apply(instructions, changed, module)
         except Exception:  # TVM raises whatever its C++ side threw
             continue
         found.append(value)
     return found
 
 
-def _applied(instructions: list[Instruction], decisions: Decisions, module: Any) -> Any:
+def _apply(instructions: list[Instruction], decisions: Decisions, module: Any) -> Any:
     from tvm.s_tir.schedule import Trace
 
     fresh = new_schedule(module, errors="none")

@@ -20,14 +20,14 @@ def declared(source: Source) -> tuple[Part, ...]:
     Raises:
         TunerError: it does not run, or declares none; the text names file and line.
     """
-    value = _loaded(source)
+    value = _load(source)
     try:
         return parts_of(value)
     except UsageError as error:
         raise TunerError(f"{source.file}: {source.name}: {error}") from error
 
 
-def _loaded(source: Source) -> Any:
+def _load(source: Source) -> Any:
     """What a file holds. One that makes TVM's rules may name intrinsics, which are registered when
     they are asked for."""
     while True:

@@ -158,14 +158,14 @@ def _schedule_rule(member: Any) -> Any:
     from tvm.s_tir.meta_schedule import ScheduleRule
 
     if isinstance(member, Rule):
-        return _wrapped(member)
+        return _wrap(member)
     made = member() if callable(member) and not isinstance(member, ScheduleRule) else member
     if isinstance(made, ScheduleRule) or hasattr(made, "_outer"):  # the latter: derived in Python
         return complete(made)
     raise UsageError(f"{type(made).__name__} is no schedule rule: declare it with space.rule")
 
 
-def _wrapped(rule: Rule) -> Any:
+def _wrap(rule: Rule) -> Any:
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
 

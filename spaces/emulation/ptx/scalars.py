@@ -80,7 +80,7 @@ def _shift(found: re.Match[str], operands: Operands) -> str:
     return set_to(operands[0], f"emu::ptx::{found['name']}({value}, {by})")
 
 
-def _fused(found: re.Match[str], operands: Operands) -> str:
+def _fuse(found: re.Match[str], operands: Operands) -> str:
     values = ", ".join(bits(found["type"], operand) for operand in operands[1:])
     return set_to(operands[0], f"emu::ptx::fused({values})")
 
@@ -103,7 +103,7 @@ FORMS = (
     form(rf"selp{TYPE}", _select, 4),
     form(rf"(?P<name>{_OPERATORS}){ROUND}(?:\.full|\.approx)?(?:\.ftz)?{TYPE}", _binary, 3),
     form(rf"(?P<name>shl|shr){TYPE}", _shift, 3),
-    form(rf"(?:mad\.lo|fma|mad){ROUND}{TYPE}", _fused, 4),
+    form(rf"(?:mad\.lo|fma|mad){ROUND}{TYPE}", _fuse, 4),
     form(r"not\.pred", "{0} = !{1};", 2),
     form(rf"not{TYPE}", "emu::ptx::set({0}, ~emu::ptx::bits<{t}>({1}));", 2),
     form(rf"neg(?:\.ftz)?{TYPE}", "emu::ptx::set({0}, -emu::ptx::bits<{t}>({1}));", 2),

@@ -49,7 +49,7 @@ def _loop(node: Node, builder: Any, inside: Inside) -> list[Value]:
         carried = [*found[:number]]
         seen.append(found[number:])
     axes = [0] * (len(body.output) - 1 - number)
-    return [*(value for value in carried if value), *_stacked(node, builder, seen, axes)]
+    return [*(value for value in carried if value), *_stack(node, builder, seen, axes)]
 
 
 def _known(number: int | bool) -> Value:
@@ -75,7 +75,7 @@ def _scan(node: Node, builder: Any, inside: Inside) -> list[Value]:
         found = inside(body, [*carried, *row])
         carried = [*found[:states]]
         seen.append(found[states:])
-    stacked = _stacked(
+    stacked = _stack(
         node,
         builder,
         seen,
@@ -99,7 +99,7 @@ def _columns(node: Node, builder: Any, place: int, axis: int) -> list[Value]:
     return [Value(expression=builder.emit(relax.op.squeeze(one, [axis]))) for one in found]
 
 
-def _stacked(
+def _stack(
     node: Node,
     builder: Any,
     seen: Sequence[Sequence[Value]],

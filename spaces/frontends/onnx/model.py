@@ -94,7 +94,7 @@ def read_onnx_proto(given: Any, name: str) -> OnnxSource:
     proto = type(given)()
     proto.CopyFrom(given)
     digest = hashlib.sha256(given.SerializeToString())
-    return OnnxSource(name, _checked(proto, path), path, digest, _declared(proto))
+    return OnnxSource(name, _check(proto, path), path, digest, _declared(proto))
 
 
 def import_graph(
@@ -169,12 +169,12 @@ def _read(path: Path) -> tuple[Any, Any]:
         data = path.read_bytes()
     except OSError as error:
         raise TunerError(f"{path}: {first_line(error)}") from error
-    proto, digest = _parsed(data, path), hashlib.sha256(data)
+    proto, digest = _parse(data, path), hashlib.sha256(data)
     load_external(proto, path, digest)
-    return _checked(proto, path), digest
+    return _check(proto, path), digest
 
 
-def _parsed(data: bytes, path: Path) -> Any:
+def _parse(data: bytes, path: Path) -> Any:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -184,7 +184,7 @@ def _parsed(data: bytes, path: Path) -> Any:
         raise TunerError(f"{path} is not a readable ONNX model: {first_line(error)}") from error
 
 
-def _checked(proto: Any, path: Path) -> Any:
+def _check(proto: Any, path: Path) -> Any:
     """A protobuf that holds a graph and whole tensors, sparse ones made dense."""
     if not proto.graph.output:
         raise TunerError(f"{path} is not an ONNX model: it holds no graph")
@@ -258,7 +258,7 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
 
 def has_external_data(path: Path) -> bool:
     """Whether weights of the file are kept in other files beside it."""
-    return any(map(is_external, tensors_of(_parsed(path.read_bytes(), path))))
+    return any(map(is_external, tensors_of(_parse(path.read_bytes(), path))))
 
 
 def _check_operators(proto: Any, path: Path) -> None:

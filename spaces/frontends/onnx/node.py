@@ -55,7 +55,7 @@ class Value:
         """The value as a tensor that is there when the model runs."""
         if self.expression is None:
             assert self.sizes is not None, "a value is one or the other"
-            self.expression = _materialised(self.sizes, builder)
+            self.expression = _materialise(self.sizes, builder)
         return self.expression
 
     @property
@@ -288,7 +288,7 @@ def empty_tensor(builder: Any, shape: Iterable[Size], dtype: str) -> Any:
     return builder.emit(relax.op.builtin.alloc_tensor(whole, dtype, 0))
 
 
-def _materialised(sizes: Sizes, builder: Any) -> Any:
+def _materialise(sizes: Sizes, builder: Any) -> Any:
     from tvm import relax
 
     if not sizes.values.size:

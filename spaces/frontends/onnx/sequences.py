@@ -47,7 +47,7 @@ def _place(node: Node, number: int, most: int, usual: int) -> int:
     return said[0] + most if said[0] < 0 else said[0]
 
 
-def _checked(node: Node, place: int, below: int) -> int:
+def _check(node: Node, place: int, below: int) -> int:
     if not 0 <= place < below:
         raise node.refused(f"the sequence has no place {place}")
     return place
@@ -66,26 +66,26 @@ def _insert(node: Node, _: Any) -> list[Value]:
     parts, new = _parts(node), node.input(1)
     if new is None or not new.is_tensor:
         raise node.refused("what it inserts is no tensor")
-    place = _checked(node, _place(node, 2, len(parts), len(parts)), len(parts) + 1)
+    place = _check(node, _place(node, 2, len(parts), len(parts)), len(parts) + 1)
     return [Value(parts=(*parts[:place], new, *parts[place:]))]
 
 
 def _erase(node: Node, _: Any) -> list[Value]:
     parts = _parts(node)
-    place = _checked(node, _place(node, 1, len(parts), len(parts) - 1), len(parts))
+    place = _check(node, _place(node, 1, len(parts), len(parts) - 1), len(parts))
     return [Value(parts=(*parts[:place], *parts[place + 1 :]))]
 
 
 def _at(node: Node, _: Any) -> list[Value]:
     parts = _parts(node)
-    return [parts[_checked(node, _place(node, 1, len(parts), -1), len(parts))]]
+    return [parts[_check(node, _place(node, 1, len(parts), -1), len(parts))]]
 
 
 def _length(node: Node, _: Any) -> list[Value]:
     return [_number(np.array(len(_parts(node)), "int64"))]
 
 
-def _concatenated(node: Node, builder: Any) -> list[Value]:
+def _concatenate(node: Node, builder: Any) -> list[Value]:
     from tvm import relax
 
     parts = _parts(node)
@@ -165,7 +165,7 @@ SEQUENCES: Mapping[str, Make] = MappingProxyType(
         "SequenceErase": _erase,
         "SequenceAt": _at,
         "SequenceLength": _length,
-        "ConcatFromSequence": _concatenated,
+        "ConcatFromSequence": _concatenate,
         "SplitToSequence": _split,
         "Optional": _optional,
         "OptionalHasElement": _has_element,

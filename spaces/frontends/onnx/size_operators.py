@@ -136,7 +136,7 @@ def _equal(arithmetic: Arithmetic, a: Size, b: Size) -> bool | None:
     return False if apart else None
 
 
-def _compared(compare: Callable[[Any, Any], Any]) -> Callable[..., bool | None]:
+def _compare(compare: Callable[[Any, Any], Any]) -> Callable[..., bool | None]:
     """A comparison that holds always, or never."""
     opposite = {
         operator.lt: operator.ge,
@@ -173,7 +173,7 @@ def _on_one(change: Callable[[Node, SizeArray], SizeArray | None]) -> Evaluate:
     return evaluate
 
 
-def _gathered(node: Node, values: SizeArray) -> SizeArray | None:
+def _gather(node: Node, values: SizeArray) -> SizeArray | None:
     picked = node.sizes(1)
     if picked is None or not picked.numbers:
         return None
@@ -181,33 +181,33 @@ def _gathered(node: Node, values: SizeArray) -> SizeArray | None:
     return np.take(values, where, axis=node.attributes.get("axis", 0))
 
 
-def _unsqueezed(node: Node, values: SizeArray) -> SizeArray | None:
+def _unsqueeze(node: Node, values: SizeArray) -> SizeArray | None:
     axes = node.listed("axes", 1)
     return None if axes is None else np.expand_dims(values, tuple(axes))
 
 
-def _squeezed(node: Node, values: SizeArray) -> SizeArray | None:
+def _squeeze(node: Node, values: SizeArray) -> SizeArray | None:
     axes = node.listed("axes", 1)
     return np.squeeze(values, None if axes is None else tuple(axes))
 
 
-def _reshaped(node: Node, values: SizeArray) -> SizeArray | None:
+def _reshape(node: Node, values: SizeArray) -> SizeArray | None:
     shape = node.numbers(1)
     return None if shape is None or 0 in shape else values.reshape(shape)
 
 
-def _expanded(node: Node, values: SizeArray) -> SizeArray | None:
+def _expand(node: Node, values: SizeArray) -> SizeArray | None:
     shape = node.numbers(1)
     if shape is None:
         return None
     return np.broadcast_to(values, np.broadcast_shapes(values.shape, tuple(shape)))
 
 
-def _transposed(node: Node, values: SizeArray) -> SizeArray | None:
+def _transpose(node: Node, values: SizeArray) -> SizeArray | None:
     return np.transpose(values, node.attributes.get("perm"))
 
 
-def _sliced(node: Node, values: SizeArray) -> SizeArray | None:
+def _slice(node: Node, values: SizeArray) -> SizeArray | None:
     parts = slices(node, values.ndim)
     if parts is None:
         return None
@@ -244,7 +244,7 @@ def is_end(size: Size) -> bool:
     return isinstance(size, int) and size >= _FURTHEST
 
 
-def _concatenated(node: Node) -> Sizes | None:
+def _concatenate(node: Node) -> Sizes | None:
     parts = [node.sizes(number) for number in range(len(node.inputs))]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -276,7 +276,7 @@ def _where(node: Node) -> Sizes | None:
     return Sizes(np.where(holds, yes.values, no.values), yes.dtype)
 
 
-def _filled(node: Node) -> Sizes | None:
+def _fill(node: Node) -> Sizes | None:
     shape, value = node.numbers(0), constant_of(node.attributes)
     if shape is None or value is None or math.prod(shape) > MOST:
         return None
@@ -291,15 +291,15 @@ def _range(node: Node) -> Sizes | None:
     return known_sizes(np.arange(*(bound[0] for bound in bounds if bound), dtype=sizes.dtype))
 
 
-def _negated(_: Node, values: SizeArray) -> SizeArray:
+def _negate(_: Node, values: SizeArray) -> SizeArray:
     return -values
 
 
-def _inverted(_: Node, values: SizeArray) -> SizeArray:
+def _invert(_: Node, values: SizeArray) -> SizeArray:
     return np.array([not v for v in values.flat], dtype=object).reshape(values.shape)
 
 
-def _multiplied(node: Node, values: SizeArray) -> SizeArray | None:
+def _multiply(node: Node, values: SizeArray) -> SizeArray | None:
     if values.ndim != 1 or node.listed("axes", 1) not in (None, [], [0], [-1]):
         return None
     product = node.arithmetic.product(values)
@@ -320,27 +320,27 @@ _OPERATORS: Mapping[str, Evaluate] = MappingProxyType(
         "Max": _elementwise(_extreme(max, "max")),
         "Min": _elementwise(_extreme(min, "min")),
         "Equal": _elementwise(_equal, "bool"),
-        "Less": _elementwise(_compared(operator.lt), "bool"),
-        "LessOrEqual": _elementwise(_compared(operator.le), "bool"),
-        "Greater": _elementwise(_compared(operator.gt), "bool"),
-        "GreaterOrEqual": _elementwise(_compared(operator.ge), "bool"),
+        "Less": _elementwise(_compare(operator.lt), "bool"),
+        "LessOrEqual": _elementwise(_compare(operator.le), "bool"),
+        "Greater": _elementwise(_compare(operator.gt), "bool"),
+        "GreaterOrEqual": _elementwise(_compare(operator.ge), "bool"),
         "And": _elementwise(_logical(operator.and_), "bool"),
         "Or": _elementwise(_logical(operator.or_), "bool"),
-        "Not": _on_one(_inverted),
-        "Neg": _on_one(_negated),
+        "Not": _on_one(_invert),
+        "Neg": _on_one(_negate),
         "Identity": _on_one(lambda _, values: values),
-        "Gather": _on_one(_gathered),
-        "Unsqueeze": _on_one(_unsqueezed),
-        "Squeeze": _on_one(_squeezed),
-        "Reshape": _on_one(_reshaped),
-        "Expand": _on_one(_expanded),
-        "Transpose": _on_one(_transposed),
-        "Slice": _on_one(_sliced),
-        "ReduceProd": _on_one(_multiplied),
-        "Concat": _concatenated,
+        "Gather": _on_one(_gather),
+        "Unsqueeze": _on_one(_unsqueeze),
+        "Squeeze": _on_one(_squeeze),
+        "Reshape": _on_one(_reshape),
+        "Expand": _on_one(_expand),
+        "Transpose": _on_one(_transpose),
+        "Slice": _on_one(_slice),
+        "ReduceProd": _on_one(_multiply),
+        "Concat": _concatenate,
         "Cast": _cast,
         "Where": _where,
-        "ConstantOfShape": _filled,
+        "ConstantOfShape": _fill,
         "Range": _range,
     }
 )

@@ -35,7 +35,7 @@ def read_by_onnx(
     Raises:
         TunerError: that, where there is no such graph either, or the names do not fit.
     """
-    proto = _exported(program, refused)
+    proto = _export(program, refused)
     try:
         source = read_onnx_proto(proto, path.stem)
     except TunerError:
@@ -48,7 +48,7 @@ def read_by_onnx(
     return replace(source, kind="torch", path=path, file=file, declared=declared)
 
 
-def _exported(program: Any, refused: TunerError) -> Any:
+def _export(program: Any, refused: TunerError) -> Any:
     """The program as a protobuf.
 
     Raises:

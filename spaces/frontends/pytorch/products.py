@@ -23,8 +23,8 @@ def product_converters() -> dict[str, Converter]:
         "mm.default": _product,
         "bmm.default": _product,
         "matmul.default": _product,
-        "addmm.default": _added_product,
-        "baddbmm.default": _added_product,
+        "addmm.default": _add_product,
+        "baddbmm.default": _add_product,
         "convolution.default": _convolution,
         "cumsum.default": _running_sum,
     }
@@ -32,14 +32,14 @@ def product_converters() -> dict[str, Converter]:
 
 def _product(node: Any, importer: Any) -> Any:
     left, right = importer.retrieve_args(node)
-    return _multiplied(importer, left, right)
+    return _multiply(importer, left, right)
 
 
-def _added_product(node: Any, importer: Any) -> Any:
+def _add_product(node: Any, importer: Any) -> Any:
     from tvm import relax
 
     addend, left, right = importer.retrieve_args(node)
-    product = _multiplied(importer, left, right)
+    product = _multiply(importer, left, right)
 
     def scaled(value: Any, factor: float) -> Any:
         dtype = tvm_compat.param_dtype(value)
@@ -53,7 +53,7 @@ def _added_product(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(relax.op.add(addend, importer.block_builder.emit(product)))
 
 
-def _multiplied(importer: Any, left: Any, right: Any) -> Any:
+def _multiply(importer: Any, left: Any, right: Any) -> Any:
     from tvm import relax
 
     dtype = tvm_compat.param_dtype(left)

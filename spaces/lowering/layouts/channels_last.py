@@ -40,7 +40,7 @@ def channels_last(module: Any) -> Any:
 
     Graphs with control flow, and those without convolutions, stay as they are.
     """
-    return with_graphs(module, _converted)
+    return with_graphs(module, _convert)
 
 
 def conversions(module: Any) -> int:
@@ -53,7 +53,7 @@ def conversions(module: Any) -> int:
     )
 
 
-def _converted(function: Any) -> Any:
+def _convert(function: Any) -> Any:
     bindings = straight_bindings(function)
     if bindings is None:
         return function

@@ -123,7 +123,7 @@ def _as_convolution(call: Any, data: Any, weight: Any, phases: Sequence[Phases])
     groups = int(call.attrs.groups)
     weights = phase_weights(weight.value.numpy(), groups, phases)
     if groups > 1 or weights.size <= _MOST_ZEROS * weight.value.numpy().size:
-        convolved = _convolved(call, data, weights, phases, [0] * len(phases))
+        convolved = _convolve(call, data, weights, phases, [0] * len(phases))
     else:
         parts = np.split(weights, prod(p.stride for p in phases))
         each = np.ndindex(*(p.stride for p in phases))
@@ -140,10 +140,10 @@ def _phase(
     """The convolution of one phase along each dimension, without the weights that are zero."""
     unused = [p.unused(phase) for p, phase in zip(phases, number, strict=True)]
     taken = weights[:, :, *(slice(first, None) for first in unused)]
-    return _convolved(call, data, taken, phases, unused)
+    return _convolve(call, data, taken, phases, unused)
 
 
-def _convolved(
+def _convolve(
     call: Any, data: Any, weights: Any, phases: Sequence[Phases], unused: Sequence[int]
 ) -> Any:
     """A convolution of stride 1.

@@ -85,7 +85,7 @@ def _exp(x: Any) -> Any:
             floored = Select(x < _f(_EXP_LOWEST), _f(0.0), value)
             return Select(x > _f(_EXP_HIGHEST), _f(float("inf")), floored)
 
-        return _reduced(x, scaled)
+        return _reduce(x, scaled)
 
     return _let("x", x, of)
 
@@ -99,13 +99,13 @@ def _expm1(x: Any, then: Callable[[Any], Any]) -> Any:
 
         return _let("s", _float(n_bits + _i(_ONE_BITS)), joined)
 
-    return _reduced(x, scaled)
+    return _reduce(x, scaled)
 
 
 def _tanh(x: Any) -> Any:
     return _let(
         "x",
-        _clamped(x, -_TANH_END, _TANH_END) * _f(2.0),
+        _clamp(x, -_TANH_END, _TANH_END) * _f(2.0),
         lambda x: _expm1(x, lambda e: e / (e + _f(2.0))),
     )
 
@@ -125,7 +125,7 @@ def _erf(x: Any) -> Any:
             exponent = _f(0.0) - a * _polynomial(_ERF, a)
             return _let("y", exponent, lambda y: _expm1(y, signed))
 
-        return _let("a", _clamped(abs(x), 0.0, _ERF_END), inner)
+        return _let("a", _clamp(abs(x), 0.0, _ERF_END), inner)
 
     return _let("x", x, of)
 
@@ -160,7 +160,7 @@ def _power(call: Any) -> Any:
     return _let("x", base, product)
 
 
-def _reduced(x: Any, then: Callable[[Any, Any], Any]) -> Any:
+def _reduce(x: Any, then: Callable[[Any, Any], Any]) -> Any:
     """`then` of n, shifted to the place of a float's exponent, and of p."""
 
     def of_sum(t: Any) -> Any:
@@ -182,7 +182,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
     return value
 
 
-def _clamped(x: Any, low: float, high: float) -> Any:
+def _clamp(x: Any, low: float, high: float) -> Any:
     """Clamp to limits; NaN stays NaN, since TVM's min and max then give their second operand."""
     from tvm.tirx import Max, Min
 

@@ -32,9 +32,9 @@ def float_range(expression: Any, int_range: Callable[[Any], Range]) -> Range | N
         if isinstance(node, tirx.Cast):
             found = of(node.value) if _is_float(node.value) else int_range(node.value)
         elif isinstance(node, Call):
-            found = _rounded(of(node.args[0])) if node.op.name in _ROUNDING else None
+            found = _round(of(node.args[0])) if node.op.name in _ROUNDING else None
         elif isinstance(node, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)):
-            found = _combined(node, of(node.a), of(node.b))
+            found = _combine(node, of(node.a), of(node.b))
         else:
             found = None
         return found if found is not None and all(map(math.isfinite, found)) else None
@@ -42,11 +42,11 @@ def float_range(expression: Any, int_range: Callable[[Any], Range]) -> Range | N
     return of(expression)
 
 
-def _rounded(found: Range | None) -> Range | None:
+def _round(found: Range | None) -> Range | None:
     return None if found is None else (math.floor(found[0]), math.ceil(found[1]))
 
 
-def _combined(node: Any, left: Range | None, right: Range | None) -> Range | None:
+def _combine(node: Any, left: Range | None, right: Range | None) -> Range | None:
     from tvm import tirx
 
     if left is None or right is None:

@@ -85,10 +85,10 @@ def tidy(schedule: Any) -> Stages | None:
     main = [b for b in blocks if sums(schedule.get(b))]
     if len(main) != 1 or factors(schedule.get(main[0])) is None:
         return None
-    last = _inlined_epilogue(schedule, main[0])
+    last = _inline_epilogue(schedule, main[0])
     if last is False or (last is not None and _is_result(schedule, main[0])):
         return None
-    before = _inlined_prologue(schedule, main[0])
+    before = _inline_prologue(schedule, main[0])
     left = len(tvm_compat.stage_blocks(schedule))
     if left != 1 + (last is not None) + sum(b is not None for b in before):
         return None
@@ -101,7 +101,7 @@ def _is_result(schedule: Any, main: Any) -> bool:
     return any(w.same_as(p) for w in written for p in schedule.mod["main"].params)
 
 
-def _inlined_epilogue(schedule: Any, main: Any) -> Any:
+def _inline_epilogue(schedule: Any, main: Any) -> Any:
     """Inline all blocks but `main`, its producers and the last block after it, and return that one:
     None if no block follows `main`, False if several of these are last."""
     after = _descendants(schedule, main)
@@ -140,7 +140,7 @@ def ancestors(schedule: Any, main: Any) -> list[Any]:
     return found
 
 
-def _inlined_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
+def _inline_prologue(schedule: Any, main: Any) -> tuple[Any, Any]:
     """The stage that writes each operand, after inlining the stages before it and plain copies."""
     before: list[Any] = []
     for operand in range(2):

@@ -39,8 +39,8 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
         if product is None:
             raise Unsuitable("the program is no product of another form")
         stages = product
-    stages = _padded(schedule, c, knobs, stages)
-    packed = _packed(schedule, c, knobs, stages)
+    stages = _pad(schedule, c, knobs, stages)
+    packed = _pack(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)
     loops = _tiled(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
     schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
@@ -81,7 +81,7 @@ class _Loops:
     inner: tuple[Any, ...]
 
 
-def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
+def _pad(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     """Pad extents to multiples of the tiles, where every index is one axis alone."""
     t = tiling(c, knobs)
     width = knobs[k.VECTORS] * knobs[k.LANES]
@@ -104,7 +104,7 @@ def _padded(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stag
     return pad(schedule, stages, padding, grown=grown) if c.plain else stages
 
 
-def _packed(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
+def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
     """Add packing stages; for each operand the packing or padding stage to schedule, or None."""
     blocks = list(stages.before)
     wanted = {
@@ -185,12 +185,12 @@ def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any
     dtype = str(schedule.get(schedule.get_loops(main)[0]).loop_var.ty.dtype)
     if c.epilogue_keeps_shape:
         places = [c.axes[i].out_dim or 0 for i in c.rows]
-        schedule.transform_block_layout(last, _fused(places, extents, c.out_dims, dtype))
+        schedule.transform_block_layout(last, _fuse(places, extents, c.out_dims, dtype))
         if not c.column_is_last:  # `_own_tile` moved it
             column = c.axes[c.column].out_dim or 0
             places = [place - (place > column) for place in places]
-        schedule.transform_layout(main, ("write", 0), _fused(places, extents, c.out_dims, dtype))
-    schedule.transform_block_layout(main, _fused(list(c.rows), extents, len(c.axes), dtype))
+        schedule.transform_layout(main, ("write", 0), _fuse(places, extents, c.out_dims, dtype))
+    schedule.transform_block_layout(main, _fuse(list(c.rows), extents, len(c.axes), dtype))
     loops = iter(schedule.get_loops(main))
     found: list[Any] = []
     for axis in range(len(c.axes)):
@@ -198,7 +198,7 @@ def _axis_loops(schedule: Any, c: Contraction, main: Any, last: Any) -> list[Any
     return found
 
 
-def _fused(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) -> Any:
+def _fuse(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) -> Any:
     """An index map that fuses neighbouring indices into one."""
     from tvm.tirx import IndexMap
 

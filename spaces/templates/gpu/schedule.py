@@ -32,14 +32,14 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     """
     stages = tidied(schedule)
     block = k.block_of(knobs)
-    stages = _padded(schedule, c, roles, block, stages)
+    stages = _pad(schedule, c, roles, block, stages)
     fetches = [_shared(schedule, c, roles, stages, operand) for operand in range(2)]
     last = stages.last
     if last is None:
         last = schedule.cache_write(stages.main, 0, "local")
     else:
         schedule.set_scope(stages.main, 0, "local")
-    loops = _tiled(schedule, c, roles, knobs, stages.main)
+    loops = _tile(schedule, c, roles, knobs, stages.main)
     schedule.reverse_compute_at(last, loops.thread)
     for operand, fetch in enumerate(fetches):
         width = int(k.lanes(c, roles, operand, block))
@@ -71,7 +71,7 @@ class _Loops:
     inner: tuple[Any, ...]
 
 
-def _padded(schedule: Any, c: Contraction, roles: Roles, block: Block, stages: Stages) -> Stages:
+def _pad(schedule: Any, c: Contraction, roles: Roles, block: Block, stages: Stages) -> Stages:
     """Pad extents to multiples of the tiles, where they may not be multiples."""
     padding = k.padding(c, roles, block)
     if max(padding) == 1:
@@ -104,7 +104,7 @@ def _last(*dims: int | None) -> Callable[..., list[Any]]:
     return order
 
 
-def _tiled(schedule: Any, c: Contraction, roles: Roles, knobs: Knobs, main: Any) -> _Loops:
+def _tile(schedule: Any, c: Contraction, roles: Roles, knobs: Knobs, main: Any) -> _Loops:
     """Split the loops into blocks, threads, steps, and the part of one thread."""
     loops = list(schedule.get_loops(main))
     rows = [None, knobs[k.ROW_VTHREADS], knobs[k.ROW_THREADS], knobs[k.ROWS]]

@@ -31,10 +31,10 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
         Exception: whatever TVM throws where a primitive does not apply.
     """
     stages = tidied(schedule)
-    stages = _padded(schedule, p, knobs, stages)
+    stages = _pad(schedule, p, knobs, stages)
     before, packed = _packed(schedule, p, knobs, stages)
     last = _own_tile(schedule, p.contraction, stages)
-    loops = _tiled(schedule, p, knobs, stages.main)
+    loops = _tile(schedule, p, knobs, stages.main)
     schedule.reverse_compute_at(last, loops.tile)
     write_back(schedule, p.contraction, knobs, last)
     for operand in range(2):
@@ -81,7 +81,7 @@ class _Loops:
     columns: Any
 
 
-def _padded(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
+def _pad(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
     """Pad extents to multiples of the tiles, where every index is one axis alone."""
     c, t = p.contraction, tiling(p, knobs)
     grown = t.padded_rows != c.row_extent or t.padded_columns != c.column_extent
@@ -161,7 +161,7 @@ def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
     return last
 
 
-def _tiled(schedule: Any, p: Products, knobs: Knobs, main: Any) -> _Loops:
+def _tile(schedule: Any, p: Products, knobs: Knobs, main: Any) -> _Loops:
     c, t = p.contraction, tiling(p, knobs)
     loops = list(schedule.get_loops(main))
     slow = [loops[i] for i in c.reduce_axes if i != p.depth_axis]

@@ -206,7 +206,7 @@ class _Writer:
         if stage.reduces:
             self._finish_reduction(block, depth, stage, loops, axes, along)
         elif loops:
-            lane = self._joined_lane(stage, loops, axes, along)
+            lane = self._join_lane(stage, loops, axes, along)
             if lane is not None and along is not None and stage.vectors_along(along):
                 whole = self.loops.covers(lane, stage.axes[along], at_least=True)
                 self._vectorise(lane, along in stage.guarded, whole)
@@ -222,7 +222,7 @@ class _Writer:
             self.schedule.annotate(lane, tvm_compat.PARTITION_HINT, 1)
         self._vectorise(near)
 
-    def _joined_lane(
+    def _join_lane(
         self, stage: Stage, loops: list[Any], axes: list[int | None], along: int | None
     ) -> Any:
         """Move the loop along an axis innermost and fuse it with the loops that allow it."""
@@ -299,7 +299,7 @@ class _Writer:
         along = next(n for x, n in pairs if x is lane)
         schedule.reorder(*others, *[x for x in reduced if x is not lane], lane)
         beside = [(x, n) for x, n in pairs if x is not lane]
-        lane = self._joined_lane(
+        lane = self._join_lane(
             stage, [*[x for x, _ in beside], lane], [*[n for _, n in beside], along], along
         )
         steps, ragged = self.loops.extent(lane), self.loops.is_symbolic(lane)

@@ -53,7 +53,7 @@ def forms_of(
         known = sizes.values(dict(instance))
         elements = [math.prod(known[d] for d in shape) for shape in shapes]
         stages = (
-            _resized(stage, [known[n] for n in wanted], elements)
+            _resize(stage, [known[n] for n in wanted], elements)
             for stage, wanted in zip(form.stages, extents, strict=True)
         )
         found[instance] = replace(form, stages=tuple(stages))
@@ -80,7 +80,7 @@ class _Sizes:
         return [value_of(dim, instance) or 0 for dim in self._dims]
 
 
-def _resized(stage: Stage, extents: Sequence[int], elements: Sequence[int]) -> Stage:
+def _resize(stage: Stage, extents: Sequence[int], elements: Sequence[int]) -> Stage:
     axes = (replace(a, extent=n) for a, n in zip(stage.axes, extents, strict=True))
     return replace(
         stage,

@@ -162,7 +162,7 @@ def verified(
     here = _factor([r for what in seen for r in _to_first(what.turns_s)], math.inf)
     noise = max(_factor([r for claim in claims for r in _to_first(claim.again_s)], _MOST), here)
     rows = [
-        _judged(claim, what, pace.beside(place), noise, () if unsure else pace.of_winners)
+        _judge(claim, what, pace.beside(place), noise, () if unsure else pace.of_winners)
         for place, (claim, what) in enumerate(zip(claims, seen, strict=True))
     ]
     ratios = pace.all()
@@ -171,7 +171,7 @@ def verified(
     return Verification(tuple(rows), machine, len(ratios), tuple(unsure), noisy)
 
 
-def _judged(
+def _judge(
     claim: Claim, seen: Seen, pace: Sequence[float], noise: float, winners: Sequence[float]
 ) -> Judged:
     """Judge one kernel.

@@ -78,7 +78,7 @@ def choose_kernels(
     tree = renumbered(tree, {old: new for new, old in enumerate(used)})
     chosen = [known[row] for row in used]
     shapes = _times(table, chosen, tree, latencies_s[used], best_s)
-    shapes = tuple(_served_by_copy(s, table[chosen[s.kernel]].candidate, copies) for s in shapes)
+    shapes = tuple(_serve_by_copy(s, table[chosen[s.kernel]].candidate, copies) for s in shapes)
     loss = sum(s.weight * s.latency_s / s.best_s for s in shapes) / table.weights.sum()
     error, judged = _prediction_error(_table(task, kernels, _of_searched(paced)), mine)
     return KernelSet(
@@ -171,7 +171,7 @@ def _times(
     return tuple(found)
 
 
-def _served_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> ShapeTimes:
+def _serve_by_copy(shape: ShapeTimes, kernel: Candidate, copies: Copies) -> ShapeTimes:
     """The shape's times with the specialised copy of its kernel, where the copy pays."""
     if (found := pays(copies, kernel, shape.instance, shape.latency_s)) is None:
         return shape

@@ -62,7 +62,7 @@ def with_fallback(
         )
         if bound < largest
     ]
-    return _grafted(tree, dict(instances[place]), cuts, fallback)
+    return _graft(tree, dict(instances[place]), cuts, fallback)
 
 
 def _alike(tree: Tree, one: Instance, other: Instance) -> bool:
@@ -84,14 +84,14 @@ def _bounds(values: Ints, gains: Flags, place: int) -> list[int]:
     return [int(size) for size in values[best]]
 
 
-def _grafted(
+def _graft(
     tree: Tree, shape: Mapping[str, int], cuts: Sequence[tuple[str, int]], kernel: int
 ) -> Tree:
     """The tree with the leaf of a shape split: another kernel up to a size of each dimension."""
     if isinstance(tree, Split):
         if shape[tree.dim] <= tree.bound:
-            return replace(tree, below=_grafted(tree.below, shape, cuts, kernel))
-        return replace(tree, above=_grafted(tree.above, shape, cuts, kernel))
+            return replace(tree, below=_graft(tree.below, shape, cuts, kernel))
+        return replace(tree, above=_graft(tree.above, shape, cuts, kernel))
     grafted: Tree = Leaf(kernel)
     for dim, bound in cuts:
         grafted = Split(dim, bound, grafted, tree)

@@ -85,7 +85,7 @@ def _of_group(costs: Floats, rows: Sequence[int], most: int) -> Selection:
     while len(chosen) < min(most, len(mine)):
         served = mine[chosen].min(axis=0) if chosen else np.full(mine.shape[1], np.inf)
         totals = np.minimum(mine, served).sum(axis=1)
-        grown = _swapped(mine, [*chosen, int(totals.argmin())])
+        grown = _swap(mine, [*chosen, int(totals.argmin())])
         loss = float(mine[grown].min(axis=0).sum())
         if losses and not loss < losses[-1] - _WORTH:
             break
@@ -93,7 +93,7 @@ def _of_group(costs: Floats, rows: Sequence[int], most: int) -> Selection:
     return Selection(tuple(rows[i] for i in chosen), tuple(losses))
 
 
-def _swapped(costs: Floats, chosen: list[int]) -> list[int]:
+def _swap(costs: Floats, chosen: list[int]) -> list[int]:
     """Exchange single kernels of a set for others as long as that makes its loss smaller."""
     improved = True
     while improved:

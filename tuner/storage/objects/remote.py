@@ -42,7 +42,7 @@ class FsspecObjectStore:
         check_url(url)
         self.name = url.rstrip("/")
         scheme = url.partition("://")[0]
-        self._files, self._root = _opened(scheme, self.name)
+        self._files, self._root = _open(scheme, self.name)
         self._guard: AbstractContextManager[object] = nullcontext()
         if scheme == "memory":
             self._guard = _creating
@@ -108,7 +108,7 @@ class FsspecObjectStore:
             raise unreachable(self.name, error) from error
 
 
-def _opened(scheme: str, url: str) -> tuple[Any, str]:
+def _open(scheme: str, url: str) -> tuple[Any, str]:
     """The driver for a URL, and the URL's path as the driver writes it."""
     missing = " and ".join(filter(None, ("fsspec", DRIVERS[scheme])))
     try:

@@ -111,7 +111,7 @@ def checksum_of(data: bytes) -> str:
     Raises:
         Torn: it is not whole.
     """
-    return _opened(data)[1]
+    return _open(data)[1]
 
 
 def decode(data: bytes) -> Segment:
@@ -121,7 +121,7 @@ def decode(data: bytes) -> Segment:
         Torn: it is not whole.
         TunerError: it is whole, but of another format version.
     """
-    version, _, content = _opened(data)
+    version, _, content = _open(data)
     if version != VERSION:
         raise TunerError(
             f"segments of format version {version}, this tuner reads version {VERSION}: "
@@ -141,7 +141,7 @@ def decode(data: bytes) -> Segment:
         raise Torn(f"{type(error).__name__}: {error}") from error
 
 
-def _opened(data: bytes) -> tuple[int, str, bytes]:
+def _open(data: bytes) -> tuple[int, str, bytes]:
     """Version, checksum and content of a whole file."""
     first, newline, content = data.partition(b"\n")
     match = _FIRST_LINE.fullmatch(first)

@@ -177,7 +177,7 @@ class SegmentWriter:
             while (entries := self._next()) is not None:
                 if entries:
                     self._write(entries)
-                self._retried(self._lease.renew)
+                self._retry(self._lease.renew)
         except TunerError as error:
             self._fail(error)
         except Exception as error:  # the thread's border: a bug must reach those who wait
@@ -225,7 +225,7 @@ class SegmentWriter:
     def _write(self, entries: list[Entry]) -> None:
         at = self._at
         segment = Segment(at.number + 1, self._epoch, at.checksum, tuple(entries))
-        added = self._retried(lambda: add(self._objects, segment))
+        added = self._retry(lambda: add(self._objects, segment))
         if added is None:
             raise lost(self._objects, "another process")
         self._at = added
@@ -238,7 +238,7 @@ class SegmentWriter:
             self._kept(entries, added)
             self.lock.notify_all()
 
-    def _retried(self, ask: Callable[[], _T]) -> _T:
+    def _retry(self, ask: Callable[[], _T]) -> _T:
         """Ask an object store, repeatedly where it fails, for up to `patience_s`.
 
         Not after `close` gave up: a write that was reported as failed must not succeed later.

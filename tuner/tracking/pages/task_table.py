@@ -26,13 +26,13 @@ def task_rows(run: RunView) -> list[dict[str, Cell]]:
     return [
         {
             "task": task.name,
-            "share": _rounded(now.get(task.key)),
-            "share_untuned": _rounded(before.get(task.key)),
-            "gain": _rounded(task.gain),
-            "best_us": _rounded(None if task.best_s is None else task.best_s * 1e6),
-            "untuned_us": _rounded(None if task.default_s is None else task.default_s * 1e6),
+            "share": _round(now.get(task.key)),
+            "share_untuned": _round(before.get(task.key)),
+            "gain": _round(task.gain),
+            "best_us": _round(None if task.best_s is None else task.best_s * 1e6),
+            "untuned_us": _round(None if task.default_s is None else task.default_s * 1e6),
             "weight": task.weight,
-            "gflops": _rounded(task.gflops),
+            "gflops": _round(task.gflops),
             "trials": task.trials,
             "failures": task.failed,
             "key": task.key,
@@ -41,7 +41,7 @@ def task_rows(run: RunView) -> list[dict[str, Cell]]:
     ]
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else shown(value)
 
 

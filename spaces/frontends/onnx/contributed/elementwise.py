@@ -56,7 +56,7 @@ def _activated(node: Node, lines: Lines, value: str, parameters: Sequence[float]
     return lines.set("active", f"{kind}{f'<{attributes}>' if attributes else ''}({value})")
 
 
-def _fused_convolution(node: Node) -> str:
+def _fuse_convolution(node: Node) -> str:
     lines = Lines()
     bias = ", b" if has(node, 2) else ""
     found = lines.set("total", f"Conv{handed_on(_CONVOLUTION)}(x, w{bias})")
@@ -67,7 +67,7 @@ def _fused_convolution(node: Node) -> str:
     return lines.function(["x", "w", "b", "z"], ["y"])
 
 
-def _fused_gemm(node: Node) -> str:
+def _fuse_gemm(node: Node) -> str:
     lines = Lines()
     names = ("alpha: float", "beta: float", "transA: int", "transB: int")
     found = lines.set("total", f"Gemm{handed_on(names)}(a, b{', c' if has(node, 2) else ''})")
@@ -77,9 +77,9 @@ def _fused_gemm(node: Node) -> str:
     return lines.function(["a", "b", "c"], ["y"])
 
 
-def _fused_product(node: Node) -> str:
+def _fuse_product(node: Node) -> str:
     lines = Lines()
-    a, b = (_turned(node, lines, number, name) for number, name in enumerate("ab"))
+    a, b = (_turn(node, lines, number, name) for number, name in enumerate("ab"))
     alpha = said(node, "alpha", 1.0)
     product = lines.set("product", f"MatMul({a}, {b})")
     if alpha != 1.0:
@@ -88,7 +88,7 @@ def _fused_product(node: Node) -> str:
     return lines.function(["a", "b"], ["y"])
 
 
-def _turned(node: Node, lines: Lines, number: int, name: str) -> str:
+def _turn(node: Node, lines: Lines, number: int, name: str) -> str:
     """An operand of a product, in the order of axes that the product takes it in."""
     axes = list(range(node.rank(number)))
     if said(node, f"transBatch{name.upper()}", 0):
@@ -97,16 +97,16 @@ def _turned(node: Node, lines: Lines, number: int, name: str) -> str:
         axes[-2:] = axes[:-3:-1]
     if axes == sorted(axes):
         return name
-    return lines.set(f"{name}_turned", f"Transpose<perm = [{', '.join(map(str, axes))}]>({name})")
+    return lines.set(f"{name}_turn", f"Transpose<perm = [{', '.join(map(str, axes))}]>({name})")
 
 
 ELEMENTWISE: Mapping[str, Write] = MappingProxyType(
     {
         "BiasGelu": _bias_gelu,
         "FastGelu": _fast_gelu,
-        "FusedConv": _fused_convolution,
-        "FusedGemm": _fused_gemm,
-        "FusedMatMul": _fused_product,
+        "FusedConv": _fuse_convolution,
+        "FusedGemm": _fuse_gemm,
+        "FusedMatMul": _fuse_product,
         "Gelu": _gelu,
         "QuickGelu": _quick_gelu,
     }

@@ -10,7 +10,7 @@ from spaces.frontends.onnx.converters.precision import NARROW
 from spaces.frontends.onnx.node import Node
 
 
-def _simplified(node: Node) -> str:
+def _simplify(node: Node) -> str:
     lines = Lines()
     first = said(node, "axis", -1) % node.rank(0)
     _scaled(node, lines, "x", "scale", list(range(first, node.rank(0))))
@@ -83,7 +83,7 @@ def _embedding(node: Node) -> str:
 NORMALIZATION: Mapping[str, Write] = MappingProxyType(
     {
         "EmbedLayerNormalization": _embedding,
-        "SimplifiedLayerNormalization": _simplified,
+        "SimplifiedLayerNormalization": _simplify,
         "SkipLayerNormalization": _skip,
         "SkipSimplifiedLayerNormalization": _skip_simplified,
     }

@@ -32,7 +32,7 @@ def _one(operator: str, attributes: tuple[str, ...], node: Node) -> str:
     return lines.function(["x", "x_scale", "x_zero", "scale", "zero"], ["y"])
 
 
-def _joined(node: Node) -> str:
+def _join(node: Node) -> str:
     lines, operands, parts = Lines(), ["scale", "zero"], []
     for number in range((len(node.inputs) - 2) // 3):
         names = [f"{name}{number}" for name in ("x", "scale", "zero")]
@@ -110,7 +110,7 @@ QUANTIZED: Mapping[str, Write] = MappingProxyType(
         "QGemm": _gemm,
         "QLinearAdd": partial(_pair, "Add"),
         "QLinearAveragePool": partial(_one, "AveragePool", _POOL),
-        "QLinearConcat": _joined,
+        "QLinearConcat": _join,
         "QLinearGlobalAveragePool": partial(_one, "GlobalAveragePool", ()),
         "QLinearLeakyRelu": partial(_one, "LeakyRelu", ("alpha: float",)),
         "QLinearMul": partial(_pair, "Mul"),

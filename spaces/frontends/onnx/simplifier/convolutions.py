@@ -78,7 +78,7 @@ def _take_change(convolution: Any, node: Any, known: KnownTensors) -> bool:
         return False
     wide = np.broadcast_to(change.factor.astype("float64"), (channels,))
     with np.errstate(over="ignore"):  # what became infinite is seen below
-        new_weight = _scaled(weight, wide, groups if convolution.op_type == "ConvTranspose" else 0)
+        new_weight = _scale(weight, wide, groups if convolution.op_type == "ConvTranspose" else 0)
         new_bias = (bias.astype("float64") * wide + change.term).astype(weight.dtype)
     if not (_is_kept(weight, new_weight) and np.all(np.isfinite(new_bias))):
         return False
@@ -98,7 +98,7 @@ def _channels(convolution: Any, weight: Array) -> tuple[int, int]:
     return weight.shape[1] * groups, groups
 
 
-def _scaled(weight: Array, factor: Array, groups: int) -> Array:
+def _scale(weight: Array, factor: Array, groups: int) -> Array:
     """A weight times a factor for each channel of the result, whose axis is the first one; that of
     a transposed convolution is the second one, in groups along the first."""
     wide = weight.astype("float64")

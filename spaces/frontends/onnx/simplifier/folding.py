@@ -58,7 +58,7 @@ def with_computed_constants(
         is_standard = node.domain in STANDARD_DOMAINS and (node.domain, node.op_type) not in own
         if is_standard and node.op_type == "Constant" and known.add_node(node):
             continue
-        found = _computed(node, known, opsets) if is_standard else None
+        found = _compute(node, known, opsets) if is_standard else None
         if found is None:
             rest.append(node)
             continue
@@ -68,7 +68,7 @@ def with_computed_constants(
     return rest
 
 
-def _computed(node: Any, known: KnownTensors, opsets: Sequence[Any]) -> list[Array] | None:
+def _compute(node: Any, known: KnownTensors, opsets: Sequence[Any]) -> list[Array] | None:
     """What a node of constants gives; None where it is left to the importer."""
     import onnx
     from onnx.reference import ReferenceEvaluator

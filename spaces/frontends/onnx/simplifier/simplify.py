@@ -59,7 +59,7 @@ def simplify(proto: Any) -> None:
     own = {(f.domain, f.name) for f in proto.functions}
     kept = {value.name for value in graph.output}
     read_inside = {name for node in graph.node for name in read_within(node)}
-    nodes = list(_sorted(graph.node))
+    nodes = list(_sort(graph.node))
     nodes = with_computed_constants(nodes, known, proto.opset_import, own)
     nodes = _without_repeated(nodes, known, own, kept | read_inside)
     nodes = merged_convolutions(nodes, known, kept)
@@ -70,7 +70,7 @@ def simplify(proto: Any) -> None:
     graph.initializer.extend(known.tensors(read))
 
 
-def _sorted(nodes: Iterable[Any]) -> Iterator[Any]:
+def _sort(nodes: Iterable[Any]) -> Iterator[Any]:
     """Nodes after what computes their operands; else in the order that they have.
 
     What only a run knows the size of comes first, with all that it needs: TVM may fuse a program

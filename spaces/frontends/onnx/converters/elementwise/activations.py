@@ -110,7 +110,7 @@ def _log_of_one_and(builder: Any, small: Any, dtype: str) -> Any:
     return emit(relax.op.where(emit(relax.op.equal(sum_, one)), small, found))
 
 
-def _thresholded(node: Node, builder: Any) -> Any:
+def _threshold(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     x, dtype = _floats(node, builder)
@@ -191,6 +191,6 @@ ACTIVATIONS: Mapping[str, Convert] = MappingProxyType(
         "Selu": _selu,
         "Shrink": _shrink,
         "Softplus": _softplus,
-        "ThresholdedRelu": _thresholded,
+        "ThresholdedRelu": _threshold,
     }
 )

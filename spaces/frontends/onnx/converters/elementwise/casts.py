@@ -103,11 +103,11 @@ def converted_to(
         real = builder.emit(relax.op.astype(x, "float32"))
         return _written(builder, real, dtype, saturate, round_mode)
     if dtype in KEPT_IN:
-        return _narrowed(builder, converted_to(builder, x, KEPT_IN[dtype]), dtype)
+        return _narrow(builder, converted_to(builder, x, KEPT_IN[dtype]), dtype)
     if is_float(source) and not is_float(dtype):
         return _whole(builder, x, source, dtype)
     if dtype == "bfloat16":
-        return _shortened(builder, converted_to(builder, x, "float32"))
+        return _shorten(builder, converted_to(builder, x, "float32"))
     return builder.emit(relax.op.astype(x, dtype))
 
 
@@ -185,7 +185,7 @@ def _word(number: int) -> Any:
     return tirx.const(number, "uint32")
 
 
-def _shortened(builder: Any, x: Any) -> Any:
+def _shorten(builder: Any, x: Any) -> Any:
     """Floats of 32 bits in the upper 16; TVM's own conversion loses what is no number."""
     from tvm import te, tirx
 
@@ -202,7 +202,7 @@ def _shortened(builder: Any, x: Any) -> Any:
     return builder.emit_te(compute, x, primfunc_name_hint="converted")
 
 
-def _narrowed(builder: Any, x: Any, dtype: str) -> Any:
+def _narrow(builder: Any, x: Any, dtype: str) -> Any:
     """Bytes that hold numbers of fewer bits, which wrap around; of floats, the nearest of each."""
     from tvm import relax
 

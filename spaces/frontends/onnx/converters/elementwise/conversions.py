@@ -37,7 +37,7 @@ def named_type(node: Node, number: int) -> str:
 
 
 def _cast(node: Node, builder: Any) -> Any:
-    return _converted(node, builder, named_type(node, node.attributes["to"]))
+    return _convert(node, builder, named_type(node, node.attributes["to"]))
 
 
 def _cast_like(node: Node, builder: Any) -> Any:
@@ -47,10 +47,10 @@ def _cast_like(node: Node, builder: Any) -> Any:
     known = known_array(value)
     if known is not None and {value.kind, like.kind} <= _ROUNDED:
         return constant(known.astype(numpy_dtype(like.kind)))
-    return _converted(node, builder, like.kind)
+    return _convert(node, builder, like.kind)
 
 
-def _converted(node: Node, builder: Any, dtype: str) -> Any:
+def _convert(node: Node, builder: Any, dtype: str) -> Any:
     value = node.input(0)
     assert value is not None
     mode = node.attributes.get("round_mode", b"up")

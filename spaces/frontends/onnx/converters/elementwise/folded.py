@@ -24,10 +24,10 @@ _MOST = 4096
 
 def folded(table: Mapping[str, Convert]) -> Mapping[str, Convert]:
     """The same converters, for operands that are not all known."""
-    return MappingProxyType({name: _folded(convert) for name, convert in table.items()})
+    return MappingProxyType({name: _fold(convert) for name, convert in table.items()})
 
 
-def _folded(convert: Convert) -> Convert:
+def _fold(convert: Convert) -> Convert:
     def converted(node: Node, builder: Any) -> Any:
         found = _worked_out(node)
         return convert(node, builder) if found is None else found
@@ -51,7 +51,7 @@ def _worked_out(node: Node) -> list[Any] | None:
     graph = helper.make_graph(
         [proto],
         "one",
-        [_described(name, array) for name, array in arrays.items()],
+        [_describe(name, array) for name, array in arrays.items()],
         [helper.make_empty_tensor_value_info(name) for name in results],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)])
@@ -65,7 +65,7 @@ def _worked_out(node: Node) -> list[Any] | None:
     return [constant(np.asarray(array)) for array in found]
 
 
-def _described(name: str, array: Any) -> Any:
+def _describe(name: str, array: Any) -> Any:
     from onnx import helper
 
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -116,7 +116,7 @@ def _spread(node: Node, builder: Any, value: Value) -> Any:
         raise node.refused("its operands have no known shapes")
     axis, block = _axis(node), _block(node)
     if block and dims:
-        return _repeated(node, builder, tensor, shape[axis], dims[axis])
+        return _repeat(node, builder, tensor, shape[axis], dims[axis])
     if len(dims) != 1 or len(shape) < 1:
         return tensor
     if known_int(dims[0]) == 1:
@@ -125,7 +125,7 @@ def _spread(node: Node, builder: Any, value: Value) -> Any:
     return builder.emit(relax.op.reshape(tensor, wanted))
 
 
-def _repeated(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> Any:
+def _repeat(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> Any:
     """One for each block of an axis, as one for each place; the last block may be shorter."""
     from tvm import relax
 

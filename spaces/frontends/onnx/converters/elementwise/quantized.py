@@ -92,7 +92,7 @@ def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
     return builder.emit(relax.op.reshape(numbers, wanted))
 
 
-def _convolved(node: Node, builder: Any, kernel: int) -> Any:
+def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     """The sums of a convolution of operand 0 with another one, its weights.
 
     What it is padded with stands for zero. A zero point that is known is laid around the bytes. For
@@ -112,7 +112,7 @@ def _convolved(node: Node, builder: Any, kernel: int) -> Any:
         return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
     point = data.known_point
     if point is not None:
-        data = _Bytes(_padded(builder, data.tensor, padding, point), data.point)
+        data = _Bytes(_pad(builder, data.tensor, padding, point), data.point)
         padding = [0] * 2 * rank
     taken = _weights_inside(node, weights.tensor.value.numpy(), data.tensor, padding)
     if taken is None:
@@ -151,7 +151,7 @@ def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) 
     return sums[None].astype(_WIDE)
 
 
-def _padded(builder: Any, data: Any, padding: Sequence[int], point: int) -> Any:
+def _pad(builder: Any, data: Any, padding: Sequence[int], point: int) -> Any:
     """Bytes with what stands for zero around them."""
     from tvm import relax
 
@@ -179,7 +179,7 @@ def _windows(node: Node, builder: Any, data: Any, weight: Any, padding: Sequence
     )
 
 
-def _multiplied(node: Node, builder: Any, right: int) -> Any:
+def _multiply(node: Node, builder: Any, right: int) -> Any:
     """The sums of a product of operand 0 and another one."""
     from tvm import relax
 
@@ -191,13 +191,13 @@ def _multiplied(node: Node, builder: Any, right: int) -> Any:
     emit = builder.emit
     total = emit(relax.op.matmul(a.tensor, b.tensor, out_dtype=_WIDE))
     if a.known_point != 0:
-        total = emit(total - emit(a.point * _summed(builder, b.centred(builder), b, -2)))
+        total = emit(total - emit(a.point * _sum(builder, b.centred(builder), b, -2)))
     if b.known_point != 0:
-        total = emit(total - emit(b.point * _summed(builder, a.tensor.astype(_WIDE), a, -1)))
+        total = emit(total - emit(b.point * _sum(builder, a.tensor.astype(_WIDE), a, -1)))
     return total
 
 
-def _summed(builder: Any, wide: Any, operand: _Bytes, axis: int) -> Any:
+def _sum(builder: Any, wide: Any, operand: _Bytes, axis: int) -> Any:
     """Sums of an operand along an axis, which stays."""
     from tvm import relax
 
@@ -208,7 +208,7 @@ def _summed(builder: Any, wide: Any, operand: _Bytes, axis: int) -> Any:
     return builder.emit(relax.op.sum(builder.emit(wide), [axis], keepdims=True))
 
 
-def _requantized(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], out: int) -> Any:
+def _requantize(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], out: int) -> Any:
     """Sums of 32 bits as bytes again.
 
     Args:
@@ -258,31 +258,31 @@ def _scale(node: Node, builder: Any, number: int, shape: Sequence[int]) -> Any:
 
 
 def _conv_integer(node: Node, builder: Any) -> Any:
-    return _convolved(node, builder, 1)
+    return _convolve(node, builder, 1)
 
 
-def _quantized_conv(node: Node, builder: Any) -> Any:
+def _quantize_conv(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    total = _convolved(node, builder, 3)
+    total = _convolve(node, builder, 3)
     rest = [1] * (len(tvm_compat.tensor_dims(total) or ()) - 2)
     if (bias := node.input(8)) is not None:
         spread = builder.emit(relax.op.reshape(bias.tensor(builder), [1, -1, *rest]))
         total = builder.emit(total + spread)
     scales = _scale(node, builder, 1, []), _scale(node, builder, 4, [-1, *rest])
-    return _requantized(node, builder, total, scales, 6)
+    return _requantize(node, builder, total, scales, 6)
 
 
 def _integer_product(node: Node, builder: Any) -> Any:
     if any(len(dims or ()) < 2 for dims in (node.dims(0), node.dims(1))):
         return None
-    return _multiplied(node, builder, 1)
+    return _multiply(node, builder, 1)
 
 
-def _quantized_product(node: Node, builder: Any) -> Any:
-    total = _multiplied(node, builder, 3)
+def _quantize_product(node: Node, builder: Any) -> Any:
+    total = _multiply(node, builder, 3)
     scales = _scale(node, builder, 1, [-1, 1]), _scale(node, builder, 4, [1, -1])
-    return _requantized(node, builder, total, scales, 6)
+    return _requantize(node, builder, total, scales, 6)
 
 
 QUANTIZED: Mapping[str, Convert] = MappingProxyType(
@@ -290,7 +290,7 @@ QUANTIZED: Mapping[str, Convert] = MappingProxyType(
         **LINEAR,
         "ConvInteger": _conv_integer,
         "MatMulInteger": _integer_product,
-        "QLinearConv": _quantized_conv,
-        "QLinearMatMul": _quantized_product,
+        "QLinearConv": _quantize_conv,
+        "QLinearMatMul": _quantize_product,
     }
 )

@@ -56,7 +56,7 @@ def _begins_at_axis(node: Node) -> bool:
     return node.opset < 7 and bool(node.attributes.get("broadcast")) and "axis" in node.attributes
 
 
-def _aligned(operator: str, node: Node, builder: Any) -> Any:
+def _align(operator: str, node: Node, builder: Any) -> Any:
     """As it was before ONNX had broadcasting; what is without it is for TVM's importer."""
     from tvm import relax
 
@@ -76,7 +76,7 @@ def _power(node: Node, builder: Any) -> Any:
     if not is_float(dtype):
         number = _known_exponent(exponent, base)
         if number is not None:
-            return _multiplied(builder, base, number, dtype)
+            return _multiply(builder, base, number, dtype)
         wide = [builder.emit(relax.op.astype(x, "float64")) for x in (base, exponent)]
         return converted_to(builder, builder.emit(relax.op.power(*wide)), dtype)
     if other == dtype and dtype != "bfloat16":
@@ -101,7 +101,7 @@ def _known_exponent(exponent: Any, base: Any) -> int | None:
     return int(array.item())
 
 
-def _multiplied(builder: Any, base: Any, exponent: int, dtype: str) -> Any:
+def _multiply(builder: Any, base: Any, exponent: int, dtype: str) -> Any:
     from tvm import relax
 
     found, square = None, base
@@ -170,7 +170,7 @@ def _is_infinite(node: Node, builder: Any) -> Any:
 
     value = node.input(0)
     assert value is not None
-    x = converted_to(builder, value.tensor(builder), _computed(value.kind), value.kind)
+    x = converted_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
     dtype = str(x.ty.dtype)
     wanted = [
         relax.const(sign * np.inf, dtype)
@@ -189,16 +189,16 @@ def _is_nan(node: Node, builder: Any) -> Any:
     value = node.input(0)
     assert value is not None
     return relax.op.isnan(
-        converted_to(builder, value.tensor(builder), _computed(value.kind), value.kind)
+        converted_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
     )
 
 
-def _computed(dtype: str) -> str:
+def _compute(dtype: str) -> str:
     """A type that is computed with and holds each number of another one."""
     return "float32" if dtype.startswith("float8") or dtype in SHORT else dtype
 
 
-def _compared(operator: str, node: Node, builder: Any) -> Any:
+def _compare(operator: str, node: Node, builder: Any) -> Any:
     """Truth values are compared as integers, for which TVM has comparisons."""
     from tvm import relax
 
@@ -228,9 +228,9 @@ def _whole(value: Any) -> bool:
 
 _ELEMENTWISE: Mapping[str, Convert] = {
     **ACTIVATIONS,
-    **{name: partial(_aligned, operator) for name, operator in _BROADCAST.items()},
+    **{name: partial(_align, operator) for name, operator in _BROADCAST.items()},
     "BitShift": _shifted,
-    "Equal": partial(_compared, "equal"),
+    "Equal": partial(_compare, "equal"),
     "IsInf": _is_infinite,
     "IsNaN": _is_nan,
     "Max": partial(_of_all, "maximum"),

@@ -27,7 +27,7 @@ def _clip(node: Node, builder: Any) -> Any:
         raise node.refused("it has no operand")
     tensor, bounds = data.tensor(builder), _bounds(node)
     if bounds is None or data.dtype not in NUMPY_FLOATS:
-        return _clipped_by_operands(node, builder, tensor)
+        return _clip_by_operands(node, builder, tensor)
     least, most = bounds
     if math.isfinite(least) and math.isfinite(most) and least <= most:
         return relax.op.clip(tensor, least, most)
@@ -38,7 +38,7 @@ def _clip(node: Node, builder: Any) -> Any:
     return tensor
 
 
-def _clipped_by_operands(node: Node, builder: Any, tensor: Any) -> Any:
+def _clip_by_operands(node: Node, builder: Any, tensor: Any) -> Any:
     """Bounds that only a run knows, or whole numbers."""
     from tvm import relax
 
@@ -88,13 +88,13 @@ def _pad(node: Node, builder: Any) -> Any:
         widths[2 * (axis % len(dims))] = pads[place]
         widths[2 * (axis % len(dims)) + 1] = pads[place + len(axes)]
     if mode in ("reflect", "edge", "wrap"):
-        return _repeated(node, builder, dims, widths, mode)
+        return _repeat(node, builder, dims, widths, mode)
     if mode != "constant" or value is None or data.dtype not in NUMPY_FLOATS or min(widths) < 0:
         return None
     return relax.op.nn.pad(data.tensor(builder), widths, pad_value=value)
 
 
-def _repeated(
+def _repeat(
     node: Node, builder: Any, dims: Sequence[Size], widths: Sequence[int], mode: str
 ) -> Any:
     """Rows picked by number, where padding is longer than what it repeats, or of an axis that is

@@ -43,15 +43,15 @@ def _automatic(node: Node, builder: Any, name: str) -> Any:
         return None
     counted = bool(node.attributes.get("count_include_pad", 0))
     windows = windows_of(node, node.attributes["kernel_shape"])
-    tensor = without_cut(builder, _widened(builder, data), windows)
+    tensor = without_cut(builder, _widen(builder, data), windows)
     pads = None
     if counted and node.attributes.get("ceil_mode", 0) and "pads" in node.attributes:
         # What makes the last window whole is not counted, unlike padding: TVM adds it.
         pads = [int(p) for p in node.attributes["pads"]]
-    return _narrowed(builder, _pooled(tensor, windows, name, counted, pads), data.dtype)
+    return _narrow(builder, _pool(tensor, windows, name, counted, pads), data.dtype)
 
 
-def _widened(builder: Any, data: Value) -> Any:
+def _widen(builder: Any, data: Value) -> Any:
     """A tensor in a type that sums of it are precise in."""
     from tvm import relax
 
@@ -61,13 +61,13 @@ def _widened(builder: Any, data: Value) -> Any:
     return builder.emit(relax.op.astype(tensor, "float32"))
 
 
-def _narrowed(builder: Any, tensor: Any, dtype: str) -> Any:
+def _narrow(builder: Any, tensor: Any, dtype: str) -> Any:
     from tvm import relax
 
     return relax.op.astype(builder.emit(tensor), dtype) if dtype == "float16" else tensor
 
 
-def _pooled(
+def _pool(
     tensor: Any,
     windows: Sequence[Windows],
     name: str,
@@ -97,14 +97,14 @@ def _lp_pool(node: Node, builder: Any) -> Any:
     if data is None or not 1 <= len(node.attributes["kernel_shape"]) <= 3:
         return None
     windows = windows_of(node, node.attributes["kernel_shape"])
-    tensor = without_cut(builder, _widened(builder, data), windows)
+    tensor = without_cut(builder, _widen(builder, data), windows)
     number = math.prod(w.kernel for w in windows)
 
     def summed(powers: Any) -> Any:
-        mean = builder.emit(_pooled(powers, windows, "avg_pool", True))
+        mean = builder.emit(_pool(powers, windows, "avg_pool", True))
         return relax.op.multiply(mean, relax.const(float(number), tensor.ty.dtype))
 
-    return _narrowed(builder, _norm(node, builder, tensor, summed), data.dtype)
+    return _narrow(builder, _norm(node, builder, tensor, summed), data.dtype)
 
 
 def _norm(node: Node, builder: Any, tensor: Any, summed: Callable[[Any], Any]) -> Any:
@@ -126,12 +126,12 @@ def _global(node: Node, builder: Any) -> Any:
     data, dims = node.input(0), node.dims(0)
     if data is None or dims is None or data.dtype != "float16":
         return None
-    axes, tensor = [*range(2, len(dims))], _widened(builder, data)
+    axes, tensor = [*range(2, len(dims))], _widen(builder, data)
     if node.operator == "GlobalAveragePool":
         found = relax.op.mean(tensor, axes, keepdims=True)
     else:
         found = _norm(node, builder, tensor, lambda x: relax.op.sum(x, axes, keepdims=True))
-    return _narrowed(builder, found, data.dtype)
+    return _narrow(builder, found, data.dtype)
 
 
 def _with_indices(node: Node, builder: Any) -> Any:
@@ -209,7 +209,7 @@ def _max_unpool(node: Node, builder: Any) -> Any:
     data, indices, dims = node.input(0), node.input(1), node.dims(0)
     if data is None or indices is None or dims is None:
         raise node.refused("the shape of its operand is not known")
-    shape = _unpooled(node, dims)
+    shape = _unpool(node, dims)
     zeros = relax.op.zeros((node.arithmetic.product(shape),), data.dtype)
     flat = [
         builder.emit(relax.op.reshape(value.tensor(builder), [-1])) for value in (indices, data)
@@ -218,7 +218,7 @@ def _max_unpool(node: Node, builder: Any) -> Any:
     return relax.op.reshape(found, shape_expression(shape))
 
 
-def _unpooled(node: Node, dims: Sequence[Size]) -> list[Size]:
+def _unpool(node: Node, dims: Sequence[Size]) -> list[Size]:
     """The shape that a `MaxUnpool` gives."""
     if node.input(2) is not None:
         wanted = node.sizes(2)

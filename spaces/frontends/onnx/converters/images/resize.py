@@ -86,7 +86,7 @@ def _axes(node: Node, builder: Any, dims: Sequence[Size]) -> list[Axis]:
         if len(scales) != len(numbers):
             raise node.refused(f"it has {len(scales)} scales for {len(numbers)} axes")
         found = [
-            Axis(number, dims[number], _scaled(node, dims[number], float(scale)), float(scale))
+            Axis(number, dims[number], _scale(node, dims[number], float(scale)), float(scale))
             for number, scale in zip(numbers, scales, strict=True)
         ]
     elif sizes is not None:
@@ -169,7 +169,7 @@ def _floats(node: Node, operand: int, attribute: str) -> list[float] | None:
     return [float(v) for v in array.reshape(-1)] if array.size else None
 
 
-def _scaled(node: Node, size: Size, scale: float) -> Size:
+def _scale(node: Node, size: Size, scale: float) -> Size:
     """A size multiplied in float32, rounded down."""
     if isinstance(size, int):
         return math.floor(np.float32(size) * np.float32(scale))

@@ -35,13 +35,13 @@ def by_tables(node: Node, builder: Any, tensor: Any, axes: Sequence[Axis], metho
         if table.weights is None:
             tensor = builder.emit(relax.op.take(tensor, _flat(builder, table.places), axis.axis))
         else:
-            tensor = _weighed(builder, tensor, axis.axis, table)
-    tensor = _converted(builder, tensor, dtype)
+            tensor = _weigh(builder, tensor, axis.axis, table)
+    tensor = _convert(builder, tensor, dtype)
     beyond = [(axis.axis, table.outside) for axis, table in tables if table.outside is not None]
     if not beyond:
         return tensor
     value = float(node.attributes.get("extrapolation_value", 0.0))
-    return _extrapolated(builder, tensor, beyond, value)
+    return _extrapolate(builder, tensor, beyond, value)
 
 
 def _flat(builder: Any, places: Any) -> Any:
@@ -58,7 +58,7 @@ def _tensor(found: Any) -> Any:
     return relax.const(found, str(found.dtype)) if isinstance(found, np.ndarray) else found
 
 
-def _converted(builder: Any, tensor: Any, dtype: str) -> Any:
+def _convert(builder: Any, tensor: Any, dtype: str) -> Any:
     from tvm import relax
 
     if str(tensor.ty.dtype) == dtype:
@@ -68,7 +68,7 @@ def _converted(builder: Any, tensor: Any, dtype: str) -> Any:
     return builder.emit(relax.op.astype(tensor, dtype))
 
 
-def _weighed(builder: Any, tensor: Any, axis: int, table: Table) -> Any:
+def _weigh(builder: Any, tensor: Any, axis: int, table: Table) -> Any:
     """Sums of elements along an axis, each with its weight."""
     from tvm import te
 
@@ -87,9 +87,7 @@ def _weighed(builder: Any, tensor: Any, axis: int, table: Table) -> Any:
     return builder.emit_te(weighed_sum, tensor, _tensor(table.places), _tensor(table.weights))
 
 
-def _extrapolated(
-    builder: Any, tensor: Any, beyond: Sequence[tuple[int, Any]], value: float
-) -> Any:
+def _extrapolate(builder: Any, tensor: Any, beyond: Sequence[tuple[int, Any]], value: float) -> Any:
     from tvm import te, tirx
 
     axes = [axis for axis, _ in beyond]

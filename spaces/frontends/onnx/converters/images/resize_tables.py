@@ -131,14 +131,14 @@ def run_time_table(builder: Any, axis: Axis, method: Method) -> Table:
             at, inside = coordinates(i, *given)
             found, _ = _terms(at, inside, method, calculus, axis.scale or 1.0)
             last = _as_int32(inside.size) - 1
-            return _picked(k, [tirx.max(0, tirx.min(p.astype("int32"), last)) for p in found])
+            return _pick(k, [tirx.max(0, tirx.min(p.astype("int32"), last)) for p in found])
 
         return te.compute((given[1], terms), one, name="places")
 
     def weights(*given: Any) -> Any:
         def one(i: Any, k: Any) -> Any:
             at, inside = coordinates(i, *given)
-            return _picked(k, _terms(at, inside, method, calculus, axis.scale or 1.0)[1] or ())
+            return _pick(k, _terms(at, inside, method, calculus, axis.scale or 1.0)[1] or ())
 
         return te.compute((given[1], terms), one, name="weights")
 
@@ -232,7 +232,7 @@ def _cubic(x: Number, a: float, calculus: _Calculus) -> Number:
     return calculus.where(x <= 1, near, calculus.where(x < 2, far, calculus.float32(0)))
 
 
-def _picked(k: Any, found: Sequence[Any]) -> Any:
+def _pick(k: Any, found: Sequence[Any]) -> Any:
     from tvm import tirx
 
     picked = found[0]

@@ -35,7 +35,7 @@ def _reshape(node: Node, builder: Any) -> Any:
     elif (wanted := node.sizes(1)) is not None:
         shape = wanted.flat()
     else:
-        return _reshaped_at_run(node, builder, dims)
+        return _reshape_at_run(node, builder, dims)
     if not node.attributes.get("allowzero", 0):
         if any(_is(size, _KEEP) for size in shape[len(dims) :]):
             raise node.refused(f"it keeps a dimension that is none of {len(dims)}")
@@ -54,7 +54,7 @@ def _reshape(node: Node, builder: Any) -> Any:
     return relax.op.reshape(data, shape_expression(shape))
 
 
-def _reshaped_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+def _reshape_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     """A `Reshape` to what the model computes."""
     from tvm import relax, tirx
 
@@ -122,7 +122,7 @@ def _expand(node: Node, builder: Any) -> Any:
 
     wanted, dims = node.sizes(1), node.shape(0)
     if wanted is None:
-        return _expanded_at_run(node, builder, dims)
+        return _expand_at_run(node, builder, dims)
     shape = wanted.flat()
     rank = max(len(shape), len(dims))
     pairs = zip([1] * (rank - len(dims)) + dims, [1] * (rank - len(shape)) + shape, strict=True)
@@ -132,7 +132,7 @@ def _expand(node: Node, builder: Any) -> Any:
     return relax.op.broadcast_to(_data(node, builder), shape_expression(found))
 
 
-def _expanded_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+def _expand_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     """An `Expand` to what the model computes."""
     from tvm import te, tirx
 
@@ -177,7 +177,7 @@ def _broadcast(arithmetic: Arithmetic, a: Size, b: Size) -> Size | None:
     return b if isinstance(a, int) and isinstance(b, int) else None
 
 
-def _filled(node: Node, _: Any) -> Any:
+def _fill(node: Node, _: Any) -> Any:
     from tvm import relax
 
     shape, value = node.sizes(0), constant_of(node.attributes)
@@ -207,7 +207,7 @@ def _tile(node: Node, builder: Any) -> Any:
 
     times, dims = node.sizes(1), node.shape(0)
     if times is None:
-        return _tiled_at_run(node, builder, dims)
+        return _tile_at_run(node, builder, dims)
     if times.numbers and len(node.inputs) == 2:
         return None
     if len(node.inputs) == 3:
@@ -223,7 +223,7 @@ def _tile(node: Node, builder: Any) -> Any:
     return relax.op.reshape(builder.emit(repeated), whole)
 
 
-def _tiled_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+def _tile_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     """A `Tile` as often as the model computes."""
     from tvm import te, tirx
 
@@ -287,7 +287,7 @@ SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
         {
             "Reshape": _reshape,
             "Expand": _expand,
-            "ConstantOfShape": _filled,
+            "ConstantOfShape": _fill,
             "Range": _range,
             "Tile": _tile,
             "Concat": _concat,

@@ -55,7 +55,7 @@ def _slice(node: Node, builder: Any) -> Any:
     dims = node.shape(0)
     asked = slices(node, len(dims))
     if asked is None:
-        return _sliced_at_run(node, builder, dims)
+        return _slice_at_run(node, builder, dims)
     if any(step == 0 for *_, step in asked):
         raise node.refused("a step is 0")
     place = partial(_from_front, node.arithmetic)
@@ -124,7 +124,7 @@ def _from_front(arithmetic: Arithmetic, place: Size, size: Size) -> Size:
     return arithmetic.simple(size + place) if backwards else place
 
 
-def _sliced_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
+def _slice_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
     """A `Slice` whose ends are computed by the model."""
     from tvm import te, tirx
 

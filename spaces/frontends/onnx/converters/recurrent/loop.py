@@ -82,7 +82,7 @@ class _Gates:
         return _Gates([a + b for a, b in zip(self.parts, other.parts, strict=True)])
 
 
-def _packed(parts: Sequence[Any]) -> Any:
+def _pack(parts: Sequence[Any]) -> Any:
     """One gate alone, or several."""
     return parts[0] if len(parts) == 1 else _Gates(parts)
 
@@ -148,7 +148,7 @@ class _Program:
         at = self._steps - 1 - self._step if way.backwards else self._step
         self._own = [state[here] for state in self._states]
         given = [self._given[at, self._row, self._gate(n)] for n in range(way.kind.gates)]
-        found = way.kind.step(self)(self._own, _packed(given))
+        found = way.kind.step(self)(self._own, _pack(given))
         names = [tirx.Var(f"next{n}", way.dtype) for n in range(len(found))]
         stores = [
             tirx.BufferStore(state, name, here)
@@ -185,7 +185,7 @@ class _Program:
 
     def gates(self, tensor: Any, first: int, number: int = 1) -> Any:
         """Some of the gates."""
-        return _packed(tensor.parts[first : first + number])
+        return _pack(tensor.parts[first : first + number])
 
     def rest(self, value: Any) -> Any:
         """What is left to one."""
@@ -209,9 +209,9 @@ class _Program:
 
         def multiplied(state: Any) -> Any:
             source = self._source(state)
-            found = self._allocated("product", self._batch, number * self._way.width)
+            found = self._allocate("product", self._batch, number * self._way.width)
             self._stages.append(self._product(source, found, first * self._way.width, number))
-            return _packed([found[self._row, self._gate(n)] for n in range(number)])
+            return _pack([found[self._row, self._gate(n)] for n in range(number)])
 
         return multiplied
 
@@ -222,7 +222,7 @@ class _Program:
         for own, tensor in zip(self._own, self._states, strict=True):
             if state.same_as(own):
                 return tensor
-        kept = self._allocated("part", 1, self._batch, self._way.width)
+        kept = self._allocate("part", 1, self._batch, self._way.width)
         here = (self._zero, self._row, self._place)
         self._stages.append(self._each(tirx.BufferStore(kept, state, here)))
         return kept
@@ -256,7 +256,7 @@ class _Program:
         """The place of this element in tensors that have one gate after the other."""
         return self._place + number * self._way.width
 
-    def _allocated(self, name: str, *shape: Size) -> Any:
+    def _allocate(self, name: str, *shape: Size) -> Any:
         self._kept.append(self._tensor(name, *shape))
         return self._kept[-1]
 

@@ -34,9 +34,9 @@ def extreme(builder: Any, tensor: Any, axes: list[int], *, keep: bool, largest: 
     if dtype not in NUMPY_FLOATS:
         return builder.emit(reduce(tensor, axes, keep))
     last, near, infinite = _ends(dtype, largest=largest)
-    moved = _replaced(builder, tensor, last, near)
+    moved = _replace(builder, tensor, last, near)
     found = builder.emit(reduce(moved, axes, keep))
-    back = _replaced(builder, found, near, last)
+    back = _replace(builder, found, near, last)
     empty = builder.emit(relax.op.equal(found, last))
     return builder.emit(relax.op.where(empty, infinite, back))
 
@@ -69,7 +69,7 @@ def _first_place(
     dtype = str(tensor.ty.dtype)
     if dtype in NUMPY_FLOATS:
         last, near, _ = _ends(dtype, largest=largest)
-        tensor = _replaced(builder, tensor, last, near)
+        tensor = _replace(builder, tensor, last, near)
     find = relax.op.argmax if largest else relax.op.argmin
     found = builder.emit(find(tensor, axis, keep))
     return builder.emit(relax.op.maximum(found, relax.const(0, "int64")))
@@ -102,7 +102,7 @@ def _ends(dtype: str, *, largest: bool) -> tuple[Any, Any, Any]:
     return first, second, third
 
 
-def _replaced(builder: Any, tensor: Any, old: Any, new: Any) -> Any:
+def _replace(builder: Any, tensor: Any, old: Any, new: Any) -> Any:
     """A tensor with one number for another."""
     from tvm import relax
 

@@ -34,7 +34,7 @@ def _layer_norm(node: Node, builder: Any) -> Any:
         shift = relax.op.zeros_like(scale) if bias is None else bias.tensor(builder)
         return relax.op.nn.layer_norm(tensor, scale, builder.emit(shift), axes, epsilon)
     wide = "float64" if "float64" in (data.dtype, stash) else WIDE
-    centred, mean = _centred(builder, in_type(builder, tensor, wide), axes)
+    centred, mean = _centre(builder, in_type(builder, tensor, wide), axes)
     inverse = _inverse_root(builder, _mean_square(builder, centred, axes), epsilon)
     normal = builder.emit(relax.op.multiply(centred, inverse))
     found = builder.emit(relax.op.multiply(in_type(builder, normal, data.dtype), scale))
@@ -106,8 +106,8 @@ def _mean_variance(node: Node, builder: Any) -> Any:
     listed = node.attributes.get("axes", (0, 2, 3))
     axes = sorted({node.axis_within(int(axis), rank) for axis in listed})
     tensor = in_type(builder, node.tensor(0, builder), wide_of(dtype))
-    centred, _ = _centred(builder, tensor, axes)
-    centred, _ = _centred(builder, centred, axes)  # the first mean was rounded to its own digits
+    centred, _ = _centre(builder, tensor, axes)
+    centred, _ = _centre(builder, centred, axes)  # the first mean was rounded to its own digits
     root = emit(relax.op.sqrt(_mean_square(builder, centred, axes)))
     small = relax.const(1e-9, wide_of(dtype))
     return in_type(builder, emit(relax.op.divide(centred, emit(relax.op.add(root, small)))), dtype)
@@ -163,7 +163,7 @@ def _same(node: Node, wanted: list[Size] | None, found: list[Size] | None) -> bo
     return all(node.arithmetic.equal(a, b) for a, b in zip(wanted, found, strict=True))
 
 
-def _centred(builder: Any, tensor: Any, axes: list[int]) -> tuple[Any, Any]:
+def _centre(builder: Any, tensor: Any, axes: list[int]) -> tuple[Any, Any]:
     """A tensor without its mean, and the mean."""
     from tvm import relax
 
