@@ -112,7 +112,7 @@ class BuildChild:
             return BuildAnswer(status=Status.INVALID, error=_complaint(error))
         try:
             artifact = build_artifact(schedule.mod, task.target, compiler_of(self._layers.builder))
-            return BuildAnswer(artifact, _written(candidate, schedule, self._layers))
+            return BuildAnswer(artifact, _write(candidate, schedule, self._layers))
         except LayerFailed:
             raise
         except Exception as error:  # TVM raises whatever its C++ side threw
@@ -154,7 +154,7 @@ class BuildChild:
             return BuildAnswer(status=Status.BUILD_FAILED, error=_complaint(error))
 
 
-def _written(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
+def _write(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
     """What later builds replay: the traces of rules are post-processed anew each time, all others
     are kept as they were written, whatever becomes of the template or of a user's file."""
     from spaces.ir.schedules import canonical_payload, code_hash

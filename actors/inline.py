@@ -137,7 +137,7 @@ class InlineMeasurer:
                 self._answer(job.trial, _unchecked(known))
                 continue
             deadline_s = self._build_deadlines.of(job.trial)
-            built = _guarded(partial(self._builder.build, task, job.trial.candidate, deadline_s))
+            built = _guard(partial(self._builder.build, task, job.trial.candidate, deadline_s))
             if isinstance(built, Built):
                 self._build_deadlines.built(task.key, built.build_s)
                 self._built.add(job.trial, built)
@@ -152,13 +152,13 @@ class InlineMeasurer:
             trial, written = ready.job.trial, ready.built.written
             measured = self._programs.reused(trial, written.code_hash, ready.built.build_s)
             if measured is None:
-                measured = _guarded(partial(self._run, ready))
+                measured = _guard(partial(self._run, ready))
             measured = replace(measured, build_s=ready.built.build_s)
             self._built.settle(trial, measured.latency_s, ready.built)
             self._answer(trial, measured, written)
         self._runner.close()
 
-    def _learned(self, trial: Trial) -> Learned:
+    def _learn(self, trial: Trial) -> Learned:
         """The reference of a trial's task on its shape, made once."""
         key = (trial.task_key, trial.instance)
         if key not in self._references:
@@ -169,7 +169,7 @@ class InlineMeasurer:
     def _run(self, ready: _Artifact) -> Measurement:
         trial = ready.job.trial
         for _ in range(2):  # a child that was replaced has lost its references
-            if (known := self._learned(trial)).error:
+            if (known := self._learn(trial)).error:
                 return _unchecked(known)
             measured = self._measure(ready)
             if measured.status is not Status.UNCHECKED:
@@ -206,7 +206,7 @@ def _unchecked(known: Learned) -> Measurement:
     return Measurement(Status.UNCHECKED, error=f"reference output: {known.error}")
 
 
-def _guarded(work: Callable[[], _T]) -> _T | Measurement:
+def _guard(work: Callable[[], _T]) -> _T | Measurement:
     """The border of a thread: an error of a worker ends its trial, not the thread."""
     try:
         return work()

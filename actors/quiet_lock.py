@@ -72,7 +72,7 @@ class Quiet:
 
         It is frozen at once if a section is in progress. Its supervisor must `watch` it.
         """
-        born = _started_at(pid)
+        born = _read_start(pid)
         if born is None:
             return
         self._mine.add(pid)
@@ -103,8 +103,8 @@ class Quiet:
             frozen: list[int] = []
             self._write_clock(self._read_clock()[0], time.monotonic(), self.limit_s)
             try:
-                for pid in self._registered():
-                    if pid in spare or not _is_child(pid, _told(self._directory / str(pid))[1]):
+                for pid in self._find_registered():
+                    if pid in spare or not _is_child(pid, _read(self._directory / str(pid))[1]):
                         continue
                     if _send(pid, signal.SIGSTOP):
                         frozen.append(pid)
@@ -113,7 +113,7 @@ class Quiet:
             finally:
                 self._settle_clock()
                 # A process killed meanwhile is not registered any more, but its group may live.
-                for pid in {*frozen, *self._registered()}:
+                for pid in {*frozen, *self._find_registered()}:
                     _send(pid, signal.SIGCONT)
 
     def frozen_s(self) -> float:
@@ -128,7 +128,7 @@ class Quiet:
         with self._lock(0.0) as held:
             if held:
                 self._settle_clock()
-            for pid in self._registered() if held or overrun else ():
+            for pid in self._find_registered() if held or overrun else ():
                 # On a busy machine, a stop may still be on its way to one that looks running.
                 _send(pid, signal.SIGCONT)
 
@@ -171,7 +171,7 @@ class Quiet:
         finally:
             os.close(fd)
 
-    def _registered(self) -> list[int]:
+    def _find_registered(self) -> list[int]:
         """Registered processes that live. The files of dead ones are removed, and their groups
         thawed, since nobody else would do that."""
         living = []
@@ -180,8 +180,8 @@ class Quiet:
                 continue
             pid = int(path.name)
             with contextlib.suppress(FileNotFoundError):
-                born = _started_at(pid)
-                if _told(path)[0] == born:
+                born = _read_start(pid)
+                if _read(path)[0] == born:
                     living.append(pid)
                     continue
                 if born is None:  # else the number is another process's now, and no group has it
@@ -231,7 +231,7 @@ def _open(path: Path, flags: int) -> int:
         raise
 
 
-def _told(path: Path) -> tuple[str, str]:
+def _read(path: Path) -> tuple[str, str]:
     """The start time of a registered process, and the number of the process that registered it; two
     empty texts where the file is missing, a link, or another user's."""
     try:
@@ -273,7 +273,7 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def _started_at(pid: int) -> str | None:
+def _read_start(pid: int) -> str | None:
     """The start of a process in ticks since boot, which with its pid identifies it for ever."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] not in "ZX" else None

@@ -141,12 +141,12 @@ class Graph:
         if known := (*wishes.stores, *self._results):
             module = ApplyBest(*known, target=target)(module)
         if wishes.run is not None and open_functions(module):
-            module = self._tuned(module, target, wishes.run / model.content_hash[:12])
+            module = self._tune(module, target, wishes.run / model.content_hash[:12])
         for library in wishes.of_run.get("libraries", ()):
             register_source(library_source(library))
         return callable_of(Defaults(target)(module), target, kept.places)
 
-    def _tuned(self, module: Any, target: str, run: Path) -> Any:
+    def _tune(self, module: Any, target: str, run: Path) -> Any:
         """A module with what tuning finds; as it is where there is nothing to tune or no time."""
         try:
             result = tune(module, target=target, run=run, **self._wishes.of_run)

@@ -138,7 +138,7 @@ def callable_of(scheduled: Any, target: str, places: Sequence[int]) -> Callable[
     main, on_host = relax.VirtualMachine(built.library, device)["main"], backend_of(target).on_host
 
     def run(*arguments: Any) -> list[Any]:
-        given = [_handed_over(arguments[i]) for i in places]
+        given = [_hand_over(arguments[i]) for i in places]
         if not on_host:
             device.set_raw_stream(torch.cuda.current_stream().cuda_stream)
         return [torch.from_dlpack(tensor) for tensor in flat(main(*given))]
@@ -146,7 +146,7 @@ def callable_of(scheduled: Any, target: str, places: Sequence[int]) -> Callable[
     return run
 
 
-def _handed_over(tensor: Any) -> Any:
+def _hand_over(tensor: Any) -> Any:
     """A tensor of TVM's on the memory of one of PyTorch's; on a copy of it where that is not in
     one piece, or does not begin where TVM's kernels expect it."""
     from tvm.runtime import from_dlpack

@@ -125,7 +125,7 @@ def show_tuning(
         The exit code.
     """
     with nothing_on_stdout(as_json):
-        result, code = _watched(work, first, details=details)
+        result, code = _watch(work, first, details=details)
     if result is None:
         click.echo("tuner: interrupted before the search began; the run folder is intact", err=True)
         return code
@@ -138,7 +138,7 @@ def show_tuning(
     return code
 
 
-def _watched(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult | None, int]:
+def _watch(work: Work, first: Snapshot, *, details: bool) -> tuple[TuneResult | None, int]:
     """Tune, shown on standard output as it is now; None if a signal came before the search."""
     from cluster.console.signals import StopSignals
     from cluster.console.terminal import screen_for

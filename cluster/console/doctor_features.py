@@ -133,7 +133,7 @@ def _feature(
 ) -> Feature:
     from packaging.requirements import Requirement
 
-    wanted = [*_of_extra(lines, needs.extra), *(_named(name, lines) for name in needs.packages)]
+    wanted = [*_of_extra(lines, needs.extra), *(_name(name, lines) for name in needs.packages)]
     there, missing, commands = [], [], []
     if needs.stands_in and (good := _good(needs.stands_in, findings)):
         wanted, there = [], [good]
@@ -181,7 +181,7 @@ def _of_extra(lines: list[str], extra: str) -> list[str]:
     return [line.partition(";")[0].strip() for line in lines if re.search(pattern, line)]
 
 
-def _named(name: str, lines: list[str]) -> str:
+def _name(name: str, lines: list[str]) -> str:
     """A package with the versions that this one asks for, if it does."""
     plain = [line.partition(";")[0].strip() for line in lines if "extra" not in line]
     return next((line for line in plain if re.split(r"[^\w.-]", line)[0] == name), name)

@@ -57,7 +57,7 @@ def with_space(
     """
     if space is None:
         return tuple(tasks), ()
-    found = _tried(tasks, space)
+    found = _try_out(tasks, space)
     if found.error:
         raise TunerError(found.error)
     parts = found.parts
@@ -68,7 +68,7 @@ def with_space(
     return fitted, found.notes
 
 
-def _tried(tasks: Sequence[Task], space: SpaceSource) -> Fit:
+def _try_out(tasks: Sequence[Task], space: SpaceSource) -> Fit:
     outcome = ask_once(
         _CHILD,
         (),

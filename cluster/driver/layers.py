@@ -53,7 +53,7 @@ def tried_layers(options: TuneOptions) -> Layers:
     layers = found_layers(options)
     if not layers:
         return OURS
-    if error := _asked(_CHILD, "why_not", layers, layers):
+    if error := _ask(_CHILD, "why_not", layers, layers):
         raise TunerError(error)
     return layers
 
@@ -66,14 +66,14 @@ def offered(layers: Layers, tasks: Sequence[Task]) -> Offers:
     """
     if not layers.libraries:
         return Offers({})
-    found = _asked(_OFFERS_CHILD, "offers", layers, layers.libraries, tasks)
+    found = _ask(_OFFERS_CHILD, "offers", layers, layers.libraries, tasks)
     assert isinstance(found, Offers)
     if found.error:
         raise TunerError(found.error)
     return found
 
 
-def _asked(child: str, method: str, layers: Layers, *arguments: Any) -> Any:
+def _ask(child: str, method: str, layers: Layers, *arguments: Any) -> Any:
     """Ask a process of its own, which runs the files of layers.
 
     Raises:

@@ -43,14 +43,14 @@ class Anchors:
         """Scheduled functions to be checked, best first; a text where a schedule does not fit."""
         for source, other, candidate in self._known.get(anchor_key(task) or "", [])[:_TRIED]:
             try:
-                function = self._scheduled(task, other, candidate)
+                function = self._schedule(task, other, candidate)
             except Exception as error:  # TVM raises whatever its C++ side threw
                 yield f"the schedule of {other.name} does not fit: {first_line(error)}"
                 continue
             why = f"the schedule of {other.name}, whose largest block is the same; it was checked"
             yield function, Origin("anchor", source, why)
 
-    def _scheduled(self, task: Task, other: Task, candidate: Candidate) -> Any:
+    def _schedule(self, task: Task, other: Task, candidate: Candidate) -> Any:
         """A program with the schedule of another.
 
         A template makes its own schedule of any program that it fits, for the same knobs. Of any

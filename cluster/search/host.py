@@ -145,7 +145,7 @@ class SearchHost:
                         job.options, job.location, run, quiet_lock(job), self._stop_wrong
                     )
                 ) as checking,
-                self._tracked(run, store, lambda: self._may_name(checking)) as observer,
+                self._track(run, store, lambda: self._may_name(checking)) as observer,
                 machines(job, run, self._trials_left, self._metrics, programs) as at_work,
                 observers_of(job, store) as theirs,
             ):
@@ -218,7 +218,7 @@ class SearchHost:
             self._warnings.append(f"{what} was not written: {named_line(error)}")
 
     @contextlib.contextmanager
-    def _tracked(
+    def _track(
         self, run: RunFolder, store: RecordStore, may_name: Callable[[], bool]
     ) -> Iterator[_WithStore]:
         """Track a session: however it ends, MLflow is told so."""

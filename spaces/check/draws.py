@@ -257,8 +257,8 @@ class _Program:
         """For each parameter whose elements index a tensor, directly or through other tensors, the
         smallest extent that they index."""
         bounds: dict[int, int] = {}
-        sources = [(_loaded(index), extent) for index, extent in self._indexed]
-        sources += [(_loaded(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
+        sources = [(_find_loads(index), extent) for index, extent in self._indexed]
+        sources += [(_find_loads(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
         for tensors, extent in sources:
             for i in self._trace(tensors, lambda _: True):
                 bounds[i] = min(extent, bounds.get(i, extent))
@@ -277,7 +277,7 @@ class _Program:
         found: set[int] = set()
         for value in values:
             if not _calls(value):
-                found |= self._trace(_loaded(value), self._is_elementwise)
+                found |= self._trace(_find_loads(value), self._is_elementwise)
         return found
 
     def largest_integer(self, bits: int) -> int:
@@ -337,12 +337,12 @@ class _Program:
                 continue
             seen.append(source)
             made = [store for store in self._stores if store.buffer.same_as(source)]
-            waiting += [t for store in made if passes(store) for t in _loaded(store.value)]
+            waiting += [t for store in made if passes(store) for t in _find_loads(store.value)]
         return {i for i, p in enumerate(self._function.params) if rewrite.is_among(p, seen)}
 
     def _is_elementwise(self, store: Any) -> bool:
         """Whether a store neither accumulates nor calls anything."""
-        own = any(store.buffer.same_as(source) for source in _loaded(store.value))
+        own = any(store.buffer.same_as(source) for source in _find_loads(store.value))
         return not own and not _calls(store.value)
 
 
@@ -360,7 +360,7 @@ def _calls(expression: Any) -> list[Any]:
     return found
 
 
-def _loaded(expression: Any) -> list[Any]:
+def _find_loads(expression: Any) -> list[Any]:
     """The tensors that an expression reads."""
     from tvm.ir import TensorLoad
 

@@ -229,17 +229,17 @@ class _Rewriter:
         value = self._values.get(hash(node.value), node.value)
         term = _term(node, value)
         if value is not node.value and any(
-            rewrite.is_among(t, self._written) for t in _loaded(term)
+            rewrite.is_among(t, self._written) for t in _find_loads(term)
         ):
             term = None  # the tensors it reads may have changed since the variable got its value
         if term is not None:
-            before = self._added(node, term, kind_of(value) == "Sub")
+            before = self._add_terms(node, term, kind_of(value) == "Sub")
         else:
             before = self._replace(node)
         stores = [BufferStore(tensor, value, node.indices) for tensor, value in before]
         return SeqStmt([*stores, node]) if stores else node
 
-    def _added(self, node: Any, term: Any, negative: bool) -> list[tuple[Any, Any]]:
+    def _add_terms(self, node: Any, term: Any, negative: bool) -> list[tuple[Any, Any]]:
         """Updates of a tensor's shadow where a term is added to an element."""
         error = self._errors.of(term)
         shadow = self._state.sums(node.buffer, self._terms(node), error.rounding)
@@ -276,7 +276,7 @@ class _Rewriter:
         return 1 + math.prod(tvm_compat.known_int(loop.extent) or 1 for loop in used)
 
 
-def _loaded(expression: Any) -> list[Any]:
+def _find_loads(expression: Any) -> list[Any]:
     """The tensors that an expression reads; none if it is None."""
     import tvm_ffi
     from tvm.ir import TensorLoad

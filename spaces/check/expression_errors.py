@@ -138,7 +138,7 @@ class Errors:
         before, after = dtype_of(value.value), dtype_of(value)
         error = self.of(value.value)
         if is_float(before) and not is_float(after):
-            return self._stepped(value.value, Op.get("tirx.trunc"))
+            return self._step(value.value, Op.get("tirx.trunc"))
         if not is_float(after):
             return error
         exact = eps_of(after) <= eps_of(before) if is_float(before) else _holds(after, before)
@@ -254,7 +254,7 @@ class Errors:
         if name in ("likely", "abs", "fabs"):
             return self.of(value.args[0])
         if name in _ROUNDINGS:
-            return self._stepped(value.args[0], value.op)
+            return self._step(value.args[0], value.op)
         if not is_float(dtype_of(value)):
             if any(self.of(argument) for argument in value.args):
                 raise Unbounded(f"{name} of what was rounded")
@@ -284,7 +284,7 @@ class Errors:
         near_zero = number(own if name != "sigmoid" else smallest_of(dtype_of(value)), self._state)
         return Error(drift + near_zero, _CALLS * eps + _OPERATIONS * own)
 
-    def _stepped(self, argument: Any, function: Any) -> Error:
+    def _step(self, argument: Any, function: Any) -> Error:
         """The error of a step function, whose argument may lie on either side of a step."""
         spread = self._inside(argument)
         if spread is None or self.is_integral(argument):

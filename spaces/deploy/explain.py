@@ -110,7 +110,7 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
         busy=busy,
         lanes=lanes,
         caches=caches,
-        predicted_ms=_predicted_ms(task, candidate),
+        predicted_ms=_predict_ms(task, candidate),
         remarks=tuple(_remarks(nest, busy, lanes, caches)) if on_cpu else (),
     )
 
@@ -133,7 +133,7 @@ def _caches(nest: Nest, target: str) -> tuple[CacheUse, ...]:
     return tuple(found)
 
 
-def _predicted_ms(task: Task, candidate: Candidate) -> float | None:
+def _predict_ms(task: Task, candidate: Candidate) -> float | None:
     knobs = knobs_of(candidate)
     if knobs is None or family(candidate.space) != FAMILY:
         return None

@@ -111,7 +111,7 @@ class KnobSpace:
         return self._tabulate([known, *self._rank(near, known)])
 
     def _tabulate(self, settings: list[dict[str, int]]) -> Settings:
-        vectors, _ = self._described(settings)
+        vectors, _ = self._describe(settings)
         knobs = tuple(self._template.choices)
         values = [[setting[name] for name in knobs] for setting in settings]
         table = np.array(values, dtype=np.int32).reshape(len(settings), len(knobs))
@@ -143,7 +143,7 @@ class KnobSpace:
         """The lowest estimate, seconds; infinite where nothing is feasible."""
         if not self.ranked:
             return math.inf
-        return float(self._described(self.ranked[:1])[1][0])
+        return float(self._describe(self.ranked[:1])[1][0])
 
     def _some_of_the_best(self, rng: np.random.Generator) -> list[dict[str, int]]:
         """A random shortlist of the ranked settings, the best estimated the likeliest."""
@@ -151,7 +151,7 @@ class KnobSpace:
         places = (len(self.ranked) * rng.random(number) ** _GREED).astype(np.int64)
         return [self.ranked[int(place)] for place in np.unique(places)]
 
-    def _described(self, settings: list[dict[str, int]]) -> tuple[Matrix, Costs]:
+    def _describe(self, settings: list[dict[str, int]]) -> tuple[Matrix, Costs]:
         """Feature vectors of settings, and their estimates."""
         columns = {
             name: np.array([s[name] for s in settings], dtype=np.int64)
@@ -162,7 +162,7 @@ class KnobSpace:
 
     def describe(self, knobs: Knobs) -> Point:
         """The point that some knobs stand for, with what is known of it before it is written."""
-        vectors, costs = self._described([dict(knobs)])
+        vectors, costs = self._describe([dict(knobs)])
         return Point(
             of_knobs(knobs, self.name),
             features=vectors[0],
@@ -204,7 +204,7 @@ class KnobSpace:
         on_shapes = self._on_shapes(knobs)
         if on_shapes is None:
             return None
-        vectors, _ = self._described([knobs])
+        vectors, _ = self._describe([knobs])
         kernel = Kernel(candidate, tuple(vectors[0].tolist()), on_shapes)
         if not isinstance(self._template, PadsShapes):
             return kernel

@@ -47,7 +47,7 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
         return _calling(task, candidate)
     if candidate.trace:
         return _replay(task, candidate.trace)
-    schedule = _written(task, candidate)
+    schedule = _write(task, candidate)
     postprocess_theirs(schedule, postprocs)
     return schedule
 
@@ -59,7 +59,7 @@ def _calling(task: Task, candidate: Candidate) -> Any:
     return new_schedule(IRModule({"main": called(program, candidate)}))
 
 
-def _written(task: Task, candidate: Candidate) -> Any:
+def _write(task: Task, candidate: Candidate) -> Any:
     write = _WRITERS.get(family(candidate.space))
     if write is not None:
         return write(task, candidate)

@@ -17,7 +17,7 @@ _MUTATOR, _POSTPROC = "mutator, apply", "post-processor, apply"
 
 
 @lru_cache(maxsize=32)
-def _made(source: Source, what: str) -> Any:
+def _make(source: Source, what: str) -> Any:
     with blamed(source, what):
         return load(source)()
 
@@ -25,7 +25,7 @@ def _made(source: Source, what: str) -> Any:
 def with_mutators(rules: RuleSet, mutators: tuple[Source, ...]) -> RuleSet:
     """Rules whose mutations are also a user's; each is as likely as all of the rules' together,
     unless its class has another `weight` than 1."""
-    theirs = [(_made(source, _MUTATOR), source) for source in mutators]
+    theirs = [(_make(source, _MUTATOR), source) for source in mutators]
     more = tuple(
         (partial(_mutate, made, source), float(getattr(made, "weight", 1.0)))
         for made, source in theirs
@@ -53,7 +53,7 @@ def postprocess_theirs(schedule: Any, postprocs: tuple[Source, ...]) -> None:
     if postprocs:
         schedule.enter_postproc()
     for source in postprocs:
-        made = _made(source, _POSTPROC)
+        made = _make(source, _POSTPROC)
         try:
             with blamed(source, _POSTPROC, always=False):
                 accepted = made.apply(schedule)

@@ -174,12 +174,12 @@ class TraceSpace:
         """A parent's trace with some decisions changed; and what is known of its sketch."""
         trace, reading = self._trace_of(parent)
         for _ in range(_MOST_MUTANTS):
-            mutant = self._changed(trace, rng)
+            mutant = self._change(trace, rng)
             if reading is None or not _exceeds(reading, mutant):
                 return mutant, reading
         raise InvalidCandidate(f"{_MOST_MUTANTS} mutations in a row exceed the device")
 
-    def _changed(self, trace: Any, rng: random.Random) -> Any:
+    def _change(self, trace: Any, rng: random.Random) -> Any:
         """The trace after one change or several.
 
         Raises:

@@ -107,7 +107,9 @@ class DeviceChecker:
     def _send(self, case: Draw) -> _Sent:
         fresh = [case.fresh(i) for i in range(len(case.arguments))]
         whole = case.whole
-        expected = [_expected(whole, i, array) for i, array in enumerate(fresh)] if whole else []
+        expected = (
+            [_compute_expected(whole, i, array) for i, array in enumerate(fresh)] if whole else []
+        )
         size_bytes = 2 * sum(array.nbytes for array in fresh)
         size_bytes += sum(a.nbytes for pair in expected for a in pair if a is not None)
         return _Sent(
@@ -160,7 +162,7 @@ class DeviceChecker:
         return self._comparisons[kinds]
 
 
-def _expected(case: Case, position: int, fresh: Array) -> tuple[Array, Array | None]:
+def _compute_expected(case: Case, position: int, fresh: Array) -> tuple[Array, Array | None]:
     """The contents of an argument after a run, and how far from them each element may be.
 
     Inputs and truth values are compared bit by bit.

@@ -121,7 +121,7 @@ def resolve(
     ]
     _check_dims(domain.largest, declared, inputs)
     _check_bounds(declared, sizes, domain)
-    return tuple(_closed(one, given.get(one.name), domain.largest, declared) for one in inputs)
+    return tuple(_close(one, given.get(one.name), domain.largest, declared) for one in inputs)
 
 
 def _unless_given(one: DeclaredInput, shape: Shape | None) -> DeclaredInput:
@@ -162,13 +162,13 @@ def _at(dims: Dims, values: Mapping[str, int]) -> Dims:
     return tuple(d if size is None else size for d, size in zip(dims, known, strict=True))
 
 
-def _named(inputs: Iterable[DeclaredInput]) -> list[str]:
+def _name_inputs(inputs: Iterable[DeclaredInput]) -> list[str]:
     """The names of dimensions that are left, each once, in order."""
     dims = [d for one in inputs for d in one.dims or ()]
     return list(dict.fromkeys(d for d in dims if isinstance(d, str) and d != UNNAMED))
 
 
-def _closed(
+def _close(
     one: DeclaredInput, given: Shape | None, largest: Mapping[str, int], declared: Declared
 ) -> InputSpec:
     """An input at the largest of its domain, or of the shape that is given."""
@@ -199,7 +199,7 @@ def _check_shape(name: str, dims: Dims, given: Shape) -> None:
 
 def _check_dims(given: Iterable[str], declared: Declared, left: Iterable[DeclaredInput]) -> None:
     """Refuse sizes for a dimension that the model does not have, or that a shape has closed."""
-    names, open_names = _named(declared.inputs), _named(left)
+    names, open_names = _name_inputs(declared.inputs), _name_inputs(left)
     for dim in given:
         if not _heads(dim, names):
             listed = ", ".join(dict.fromkeys(base_of(name) for name in names)) or "none"

@@ -41,7 +41,7 @@ def read_function(
         TunerError: anything that keeps the function from giving an IRModule or a PrimFunc.
     """
     where, _, name = source.rpartition(":")
-    found = _found(where, name)
+    found = _find(where, name)
     value = _value(found, source, [*args, *_shape_vars(found, args, domain)], on_found)
     return read_program(value, source, name)
 
@@ -69,7 +69,7 @@ def check_function(source: str, args: Args = (), domain: Domain = NO_DOMAIN) -> 
         TunerError: it is missing, or does not take these.
     """
     where, _, name = source.rpartition(":")
-    found = _found(where, name)
+    found = _find(where, name)
     _keywords(found, source, [*args, *_shape_vars(found, args, domain)])
 
 
@@ -81,10 +81,10 @@ def _shape_vars(found: Any, args: Args, domain: Domain) -> list[tuple[str, Shape
     return [(name, ShapeVar(name, values)) for name, values in domain.dims if name in taken]
 
 
-def _found(where: str, name: str) -> Any:
+def _find(where: str, name: str) -> Any:
     """What is called `name` in a file or an importable module."""
     know_frames_of_no_file()
-    module = _load_file(Path(where)) if where.endswith(".py") else _imported(where)
+    module = _load_file(Path(where)) if where.endswith(".py") else _import(where)
     if not hasattr(module, name):
         here = [n for n, v in vars(module).items() if inspect.isfunction(v) and n[0] != "_"]
         listed = f"; it has {', '.join(here)}" if here else ""
@@ -112,7 +112,7 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     try:
         with _importable(Path.cwd()):
             return importlib.import_module(name)
@@ -176,12 +176,12 @@ def converted_args(function: Callable[..., Any], source: str, args: Args) -> dic
     missing = [n for n in named if parameters[n].default is inspect.Parameter.empty]
     missing = [n for n in missing if n not in keywords]
     if missing:
-        listed = " ".join(_asked(n, parameters[n].annotation) for n in missing)
+        listed = " ".join(_ask(n, parameters[n].annotation) for n in missing)
         raise TunerError(f"{source} needs more arguments: {listed}")
     return keywords
 
 
-def _asked(name: str, wanted: Any) -> str:
+def _ask(name: str, wanted: Any) -> str:
     return f"--dim {name}=1..64" if _is_dimension(wanted) else f"--arg {name}=..."
 
 

@@ -74,14 +74,14 @@ def read_module(
         raise TunerError('the module holds Relax functions, but none called "main"')
     module = with_plain_inputs(module)
     main = module["main"]
-    inputs = tuple(_declared(param) for param in main.params)
+    inputs = tuple(_declare(param) for param in main.params)
     known = tuple(symbols(main))
     note = note if known else ""
     declared = Declared(inputs, known, _bounds(main), domain, note=note)
     return ModuleSource(name, kind, _unbounded(module), declared)
 
 
-def _declared(param: Any) -> DeclaredInput:
+def _declare(param: Any) -> DeclaredInput:
     dims = declared_shape(param)
     if dims is None:
         raise TunerError(f"input {param.name} is no tensor of known rank, which is not supported")

@@ -52,7 +52,7 @@ def part(got: Array, want: Array, *, narrow: bool = False, step: float = 0.0) ->
         step: see `coarsest_step`; the output's own if that is larger.
     """
     if got.shape != want.shape:
-        return f"its shape is {_shown(got)}, and {_shown(want)} in the source"
+        return f"its shape is {_show(got)}, and {_show(want)} in the source"
     if got.dtype != want.dtype:
         return f"it holds {got.dtype}, and {want.dtype} in the source"
     if not got.size:
@@ -71,5 +71,5 @@ def part(got: Array, want: Array, *, narrow: bool = False, step: float = 0.0) ->
     return difference(got, want, bound) or ""
 
 
-def _shown(array: Array) -> str:
+def _show(array: Array) -> str:
     return ",".join(map(str, array.shape)) or "a scalar"

@@ -59,13 +59,13 @@ def check_import(
     try:
         answers = answers_for(model, given, references, limits.seconds)
     except CannotRun as error:
-        return replace(_skipped(str(error)), model_hash=model.content_hash)
+        return replace(_skip(str(error)), model_hash=model.content_hash)
     check = _Comparison(model, target, limits, started_s + limits.seconds, folder).run(answers)
     spent_s = round(time.process_time() - started_s, 2)
     return replace(check, model_hash=model.content_hash, seconds=spent_s)
 
 
-def _skipped(why: str) -> ImportCheck:
+def _skip(why: str) -> ImportCheck:
     return ImportCheck("skipped", why)
 
 
@@ -107,16 +107,16 @@ class _Comparison:
                 feeds, want = answers.of(instance, number)
             except CannotRun as error:
                 if not compared and not instance:
-                    return _skipped(f"{error}; name usual values with --input")
-                self._notes.append(f"{_shown(instance, number)}: {error}")
+                    return _skip(f"{error}; name usual values with --input")
+                self._notes.append(f"{_show(instance, number)}: {error}")
                 continue
             said = self._compare(executable, feeds, want, open_)
             if said is not None:
                 return said
-            compared.append(_shown(instance, number))
+            compared.append(_show(instance, number))
             longest_s = max(longest_s, time.process_time() - before_s)
         if not compared:
-            return _skipped("; ".join(self._notes))
+            return _skip("; ".join(self._notes))
         said_of = f"as {answers.name} on {len(compared)} inputs"
         return ImportCheck("passed", said_of, tuple(self._notes))
 
@@ -184,7 +184,7 @@ def _proto_of(model: Model) -> Any:
     return copy
 
 
-def _shown(instance: Instance, number: int) -> str:
+def _show(instance: Instance, number: int) -> str:
     sizes = ", ".join(f"{name}={size}" for name, size in instance)
     return f"draw {number + 1}" + (f" at {sizes}" if sizes else "")
 
@@ -212,10 +212,10 @@ class ImportCheckChild:
         size = sum(file.stat().st_size for file in model_dir.iterdir())
         if size > limits.bytes_free * _SHARE:
             free = f"{_SHARE:.0%} of the {limits.bytes_free >> 20} MB that are free"
-            return _skipped(f"the model takes {size >> 20} MB, more than {free}")
+            return _skip(f"the model takes {size >> 20} MB, more than {free}")
         model = load_model_copy(model_dir, model_hash)
         given, references = load_input_values(model_dir), load_references(model_dir)
         try:
             return check_import(model, target, given, limits, run, references)
         except TunerError as error:
-            return replace(_skipped(str(error)), model_hash=model_hash)
+            return replace(_skip(str(error)), model_hash=model_hash)

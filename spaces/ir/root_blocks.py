@@ -88,7 +88,7 @@ def _nest(nest: Any, name: str) -> Any:
     while isinstance(inside, For) and _is_plain(inside) and _apart(inside, stores, loads):
         loops.append(inside)
         inside = inside.body
-    begun = _begun(inside, stores, loads)
+    begun = _begin(inside, stores, loads)
     own = [tensor for tensor, _ in stores]
     if any(rewrite.is_among(t, own) and not rewrite.is_among(t, begun) for t, _ in loads):
         loops, inside = [], nest  # TVM schedules no loops around what goes on from old contents
@@ -108,7 +108,7 @@ def _nest(nest: Any, name: str) -> Any:
     return made
 
 
-def _begun(body: Any, stores: list[tuple[Any, Any]], loads: list[tuple[Any, Any]]) -> list[Any]:
+def _begin(body: Any, stores: list[tuple[Any, Any]], loads: list[tuple[Any, Any]]) -> list[Any]:
     """The tensor whose one element a body writes before all else, and of which it touches no
     other; none where there is no such tensor."""
     from tvm.tirx import BufferStore

@@ -36,7 +36,7 @@ def with_plain_shapes(module: Any) -> Any:
     if not changed:
         return module
     if tvm_compat.has_relax(module):
-        return _called_anew(module, changed)
+        return _call_anew(module, changed)
     from tvm.ir import IRModule
 
     result = IRModule(module.functions, attrs=module.attrs)
@@ -156,7 +156,7 @@ def _expressions(function: Any) -> list[tuple[Any, Any]]:
             if not is_symbolic(dim) or isinstance(dim, tvm.ir.Var):
                 continue
             if not any(analyzer.can_prove_equal(dim, known) for known, _ in found):
-                found.append((dim, tvm.tirx.Var(_named(dim, taken), str(dim.ty.dtype))))
+                found.append((dim, tvm.tirx.Var(_name(dim, taken), str(dim.ty.dtype))))
     return found
 
 
@@ -228,7 +228,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     return tvm.tirx.PrimFunc(params, body, made.ret_type, made.attrs), unneeded
 
 
-def _named(dim: Any, taken: set[str]) -> str:
+def _name(dim: Any, taken: set[str]) -> str:
     """A name that says what a dimension is, where that can be said; one that is free."""
     name = name_of(dim) or "dim"
     unique, number = name, 1
@@ -248,7 +248,7 @@ def _used(params: Any, body: Any) -> list[Any]:
     return [v for v in variables(body) if not any(v.same_as(d) for d in defined)]
 
 
-def _called_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> Any:
+def _call_anew(module: Any, changed: Mapping[str, tuple[Any, list[int]]]) -> Any:
     """The module with other programs, its calls leaving out what these no longer take."""
     from tvm import relax
 

@@ -42,7 +42,9 @@ class _Padded:
 def without_idle_steps(function: Any) -> Any:
     """A scheduled PrimFunc that computes the same, with comparisons around steps of sums that may
     read nothing but zeros of a padded tensor."""
-    padded = [found for b in tvm_compat.sblocks(function) if (found := _padded(b)) is not None]
+    padded = [
+        found for b in tvm_compat.sblocks(function) if (found := _match_padded(b)) is not None
+    ]
     if not padded:
         return function
     import tvm
@@ -64,7 +66,7 @@ def without_idle_steps(function: Any) -> Any:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _padded(block: Any) -> _Padded | None:
+def _match_padded(block: Any) -> _Padded | None:
     """The tensor that a block pads with zeros; None where it does something else."""
     from tvm import tirx
 
@@ -134,7 +136,7 @@ def _conditions(loop: Any, padded: Sequence[_Padded], analyzer: Any) -> list[Any
     if len(blocks) != 1:
         return []
     realize, loops = blocks[0]
-    load = _padded_factor(realize.block.body, padded)
+    load = _find_padded_factor(realize.block.body, padded)
     products = prod(tvm_compat.known_int(extent) or 1 for _, extent in loops)
     if load is None or not _is_summed(loop.loop_var, realize) or products < _LEAST_PRODUCTS:
         return []
@@ -151,7 +153,7 @@ def _conditions(loop: Any, padded: Sequence[_Padded], analyzer: Any) -> list[Any
     return conditions
 
 
-def _padded_factor(store: Any, padded: Sequence[_Padded]) -> Any:
+def _find_padded_factor(store: Any, padded: Sequence[_Padded]) -> Any:
     """The load of a padded tensor that a step multiplies something with, and adds to what it
     stores; None where it does something else."""
     from tvm.ir import TensorLoad

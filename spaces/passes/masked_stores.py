@@ -87,7 +87,7 @@ class _Vector:
         if not self._varies(expression):
             return tirx.Broadcast(self.at(expression, 0), self.lanes)
         if isinstance(expression, tvm.ir.TensorLoad):
-            return self._loaded(expression)
+            return self._read_load(expression)
         if isinstance(expression, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Max, tirx.Min)):
             left, right = self.of(expression.a), self.of(expression.b)
             return None if left is None or right is None else type(expression)(left, right)
@@ -114,7 +114,7 @@ class _Vector:
             ranges.append(tvm.ir.Range.from_min_extent(self.analyzer.simplify(low), extent))
         return BufferRegion(region.source, ranges)
 
-    def _loaded(self, load: Any) -> Any | None:
+    def _read_load(self, load: Any) -> Any | None:
         from tvm import tirx
         from tvm.tirx import call_intrin, call_llvm_intrin
 

@@ -79,7 +79,7 @@ def _holds(analyzer: Any, loops: _Loops, condition: Any) -> bool:
 def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     """Whether an expression is below zero, also in the last step of loops that it grows with, and
     for the largest remainder of a division: TVM ignores the last step of a symbolic extent."""
-    difference, remainders = _with_named_remainders(_decided(analyzer, difference))
+    difference, remainders = _with_named_remainders(_decide(analyzer, difference))
     for var, extent in [*loops, *remainders]:
         if (rewrite.growth(analyzer, difference, var) or 0) > 0:
             last = extent - rewrite.constant(1, var)
@@ -87,7 +87,7 @@ def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     return bool(analyzer.can_prove(difference < rewrite.constant(0, difference)))
 
 
-def _decided(analyzer: Any, expression: Any) -> Any:
+def _decide(analyzer: Any, expression: Any) -> Any:
     """An expression without those minima and maxima whose choice can be proved."""
     import tvm
     from tvm_ffi import structural_mutate

@@ -23,7 +23,7 @@ def with_whole_tiles(function: Any) -> Any:
     Where accumulators are not a tile's own (see `spaces.passes.tile_accumulators`), a remainder
     tile keeps its predicate.
     """
-    return with_tiles(function, _changed)
+    return with_tiles(function, _change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Guard:
     last: Any
 
 
-def _changed(marked: Any, analyzer: Any) -> Any:
+def _change(marked: Any, analyzer: Any) -> Any:
     marks = {key: value for key, value in marked.annotations.items() if key != TILE}
     guards = _guards(marked, analyzer)
     body = marked.body

@@ -206,7 +206,7 @@ def _square(c: _Copy, start: Any, lane: int) -> Any:
         return variable
 
     for row in range(c.size):
-        rows.append(bound("row", _loaded(c, start, lane + row)))
+        rows.append(bound("row", _load(c, start, lane + row)))
     for distance, first, second in _ROUNDS[c.size]:
         mixed = list(rows)
         for one in (i for i in range(c.size) if not i & distance):
@@ -239,7 +239,7 @@ def _order(size: int) -> list[int]:
     return [columns.index([(row, column) for row in range(size)]) for column in range(size)]
 
 
-def _loaded(c: _Copy, start: Any, lane: int) -> Any:
+def _load(c: _Copy, start: Any, lane: int) -> Any:
     """The load of one row of a square, zero or another constant where the guard fails."""
     from tvm import tirx
 

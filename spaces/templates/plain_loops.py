@@ -80,7 +80,7 @@ class PlainLoops:
         for block in tvm_compat.stage_blocks(schedule):
             readers = [schedule.get(reader) for reader in schedule.get_consumers(block)]
             if readers and not any(map(sums, [schedule.get(block), *readers])):
-                _inlined(schedule, block)
+                _inline(schedule, block)
         for block in tvm_compat.stage_blocks(schedule):
             _write(schedule, block, knobs, self._lanes)
 
@@ -107,7 +107,7 @@ def _points(blocks: list[Any], values: Mapping[str, int]) -> float:
     return float(sum(math.prod(each) for each in extents))
 
 
-def _inlined(schedule: Any, block: Any) -> None:
+def _inline(schedule: Any, block: Any) -> None:
     """Inline a stage into its consumers, where TVM can."""
     with refusals("a stage of plain loops that stays one"):
         schedule.compute_inline(block)

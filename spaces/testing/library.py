@@ -24,7 +24,7 @@ class LibraryContract:
     programs: Sequence[Any] = ()
 
     def test_it_has_functions_for_some_programs(self) -> None:
-        assert self._served()
+        assert self._serve()
 
     def test_it_names_functions_that_it_has(self) -> None:
         import tvm_ffi
@@ -32,21 +32,21 @@ class LibraryContract:
         register(type(self).made())
         missing = {
             symbol
-            for _, symbol in self._served()
+            for _, symbol in self._serve()
             if tvm_ffi.get_global_func(symbol, allow_missing=True) is None
         }
         assert missing == set()
 
     def test_it_says_the_same_again_and_leaves_programs_as_they_are(self) -> None:
         before = [str(program) for program in self._programs()]
-        assert [symbol for _, symbol in self._served()] == [s for _, s in self._served()]
+        assert [symbol for _, symbol in self._serve()] == [s for _, s in self._serve()]
         assert [str(program) for program in self._programs()] == before
 
     def test_its_functions_compute_the_programs_and_leave_their_inputs_alone(self) -> None:
         import tvm
 
         register(type(self).made())
-        for program, symbol in self._served():
+        for program, symbol in self._serve():
             module = tvm_compat.normalized(program)
             call = called(module["main"], candidate_of(symbol, "library:theirs"))
             artifact = build_artifact(tvm_compat.normalized(call), programs.TARGET)
@@ -64,7 +64,7 @@ class LibraryContract:
     def _programs(self) -> Sequence[Any]:
         return [*programs.usual(), *type(self).programs]
 
-    def _served(self) -> list[tuple[Any, str]]:
+    def _serve(self) -> list[tuple[Any, str]]:
         library = type(self).made()
         pairs = [(program, library.symbol(program)) for program in self._programs()]
         return [(program, symbol) for program, symbol in pairs if symbol is not None]

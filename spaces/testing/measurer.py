@@ -35,12 +35,12 @@ class MeasurerContract:
 
     def test_every_trial_comes_back_once(self, measurer: Measurer) -> None:
         trials = [self._trial(c) for c in (*_candidates(3, self.target), _NONSENSE)]
-        records = _measured(measurer, trials)
+        records = _measure(measurer, trials)
         assert Counter(r.trial.key for r in records) == Counter(t.key for t in trials)
         assert measurer.collect(0.05) == []
 
     def test_what_runs_has_times_and_says_where(self, measurer: Measurer) -> None:
-        (record,) = _measured(measurer, [self._default()])
+        (record,) = _measure(measurer, [self._default()])
         assert record.measurement.status is Status.OK, record.measurement.error
         assert all(0 < s < 10 for s in record.measurement.samples_s)
         assert record.latency_s is not None
@@ -48,14 +48,14 @@ class MeasurerContract:
         assert measurer.toolchain() == record.provenance.toolchain
 
     def test_what_is_no_schedule_has_a_reason_and_no_time(self, measurer: Measurer) -> None:
-        (record,) = _measured(measurer, [self._trial(_NONSENSE)])
+        (record,) = _measure(measurer, [self._trial(_NONSENSE)])
         assert record.latency_s is None
         assert record.measurement.status.failed
         assert record.measurement.error
 
     def test_a_finalist_is_timed_again(self, measurer: Measurer) -> None:
         once = self._default()
-        records = _measured(measurer, [once, replace(once, rung=1)])
+        records = _measure(measurer, [once, replace(once, rung=1)])
         assert sorted(r.trial.rung for r in records) == [0, 1]
         assert {r.measurement.status for r in records} == {Status.OK}
 
@@ -89,10 +89,10 @@ def _candidates(count: int, target: str) -> list[Candidate]:
 
 def _free(measurer: Measurer) -> int:
     """Its free slots, once it has any: workers may take a while to start."""
-    return _waited(measurer, [])
+    return _wait(measurer, [])
 
 
-def _waited(measurer: Measurer, records: list[Record]) -> int:
+def _wait(measurer: Measurer, records: list[Record]) -> int:
     """Its free slots, once it has any; what it hands back meanwhile is added to the records."""
     until_s = time.monotonic() + _PATIENCE_S
     while (free := measurer.free()) <= 0 and time.monotonic() < until_s:
@@ -100,10 +100,10 @@ def _waited(measurer: Measurer, records: list[Record]) -> int:
     return free
 
 
-def _measured(measurer: Measurer, trials: Sequence[Trial]) -> list[Record]:
+def _measure(measurer: Measurer, trials: Sequence[Trial]) -> list[Record]:
     records: list[Record] = []
     for trial in trials:
-        _waited(measurer, records)
+        _wait(measurer, records)
         measurer.submit([trial])
         records += measurer.collect(0.0)
     return records + _collect(measurer, len(trials) - len(records))

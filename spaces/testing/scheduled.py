@@ -22,17 +22,17 @@ class FeaturesContract:
     made: Callable[[str], Extracts]
 
     def test_each_program_has_a_vector_of_one_length(self) -> None:
-        rows = self._extracted()
+        rows = self._extract()
         assert {row.shape for row in rows} == {rows[0].shape}
         assert rows[0].ndim == 1
         assert all(np.isfinite(row).all() for row in rows)
 
     def test_they_are_the_same_in_another_process(self) -> None:
-        for one, other in zip(self._extracted(), self._extracted(), strict=True):
+        for one, other in zip(self._extract(), self._extract(), strict=True):
             np.testing.assert_array_equal(one, other)
 
     def test_they_tell_programs_apart(self) -> None:
-        assert len({row.tobytes() for row in self._extracted()}) > 1
+        assert len({row.tobytes() for row in self._extract()}) > 1
 
     def test_they_leave_schedules_as_they_are(self) -> None:
         schedules = programs.schedules(2)
@@ -40,7 +40,7 @@ class FeaturesContract:
         type(self).made(programs.TARGET).extract(programs.task().module, schedules)
         assert [str(schedule.mod) for schedule in schedules] == before
 
-    def _extracted(self) -> list[Any]:
+    def _extract(self) -> list[Any]:
         extractor = type(self).made(programs.TARGET)
         found = extractor.extract(programs.task().module, programs.schedules(_MANY))
         return [np.asarray(row, np.float32) for row in found]
@@ -84,15 +84,15 @@ class PostprocContract:
     made: Callable[[], PostProcesses]
 
     def test_it_says_of_each_schedule_whether_it_is_taken(self) -> None:
-        assert {type(taken) for taken, _ in self._applied()} == {bool}
+        assert {type(taken) for taken, _ in self._apply()} == {bool}
 
     def test_it_takes_some(self) -> None:
-        assert any(taken for taken, _ in self._applied())
+        assert any(taken for taken, _ in self._apply())
 
     def test_it_changes_equal_schedules_equally(self) -> None:
-        assert self._applied() == self._applied()
+        assert self._apply() == self._apply()
 
-    def _applied(self) -> list[tuple[bool, str]]:
+    def _apply(self) -> list[tuple[bool, str]]:
         found = []
         for schedule in programs.schedules(_MANY):
             schedule.enter_postproc()

@@ -26,7 +26,7 @@ def try_lock(folder: Path, *, shared: bool = False) -> int | None:
         shared: take the lock together with others, where nobody holds it alone.
     """
     with suppress(OSError):
-        return _taken(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        return _take(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     return None
 
 
@@ -49,7 +49,7 @@ def locked(
     """
     until_s = monotonic() + wait_s
     try:
-        while (descriptor := _taken(folder, fcntl.LOCK_EX)) is None:
+        while (descriptor := _take(folder, fcntl.LOCK_EX)) is None:
             if monotonic() >= until_s:
                 raise TunerError(f"{folder} is locked by another process: end it, or wait")
             sleep(_RETRY_S)
@@ -61,7 +61,7 @@ def locked(
         os.close(descriptor)
 
 
-def _taken(folder: Path, how: int) -> int | None:
+def _take(folder: Path, how: int) -> int | None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)

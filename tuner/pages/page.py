@@ -83,7 +83,7 @@ def page(runs: Sequence[RunReport], *, made: str, cache: Path) -> str:
     )
     environment.filters |= FILTERS
     with debug_mode(False):
-        told = [_told(run) for run in runs]
+        told = [_as_plain(run) for run in runs]
         together = list(compared(runs)) if len(runs) > 1 else []
     return environment.get_template("page.html").render(
         title=" · ".join(run.name for run in runs),
@@ -95,7 +95,7 @@ def page(runs: Sequence[RunReport], *, made: str, cache: Path) -> str:
     )
 
 
-def _told(run: RunReport) -> dict[str, Any]:
+def _as_plain(run: RunReport) -> dict[str, Any]:
     """What the template shows of one run."""
     return {
         "run": run,

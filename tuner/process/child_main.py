@@ -32,7 +32,7 @@ def serve(boot: dict[str, Any]) -> None:
         factory = getattr(importlib.import_module(module), name)
         served = factory(*pickle.loads(first or b""))
     except Exception as error:  # the border between a child's work and its parent
-        _write(answers, _raised(error))
+        _write(answers, _encode_error(error))
         return
     gc.freeze()  # imported modules stay: collecting among them took 4 % of a build
     _write(answers, pickle.dumps((True, None)))
@@ -45,10 +45,10 @@ def _answer(served: Any, request: bytes) -> bytes:
         method, args = pickle.loads(request)
         return pickle.dumps((True, getattr(served, method)(*args)), protocol=5)
     except Exception as error:  # the border between a child's work and its parent
-        return _raised(error)
+        return _encode_error(error)
 
 
-def _raised(error: Exception) -> bytes:
+def _encode_error(error: Exception) -> bytes:
     try:
         text = str(error)
     except Exception:  # an exception whose text cannot be made

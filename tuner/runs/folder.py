@@ -365,7 +365,7 @@ def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> Non
         begun, now = (m.options.get(f"{LAYER}{layer}") for m in (found, wanted))
         if begun != now:
             raise TunerError(
-                f"{name} was begun with {_shown(layer, begun)}, not with {_shown(layer, now)}: its "
+                f"{name} was begun with {_show(layer, begun)}, not with {_show(layer, now)}: its "
                 "measurements are not comparable: name another run folder"
             )
 
@@ -374,14 +374,14 @@ def other_layers(found: Manifest, wanted: Manifest) -> list[str]:
     """Lines on the layers that a run goes on with, where they are not those that it began with."""
     names = {n for m in (found, wanted) for n in m.options if n.startswith(LAYER)}
     return [
-        f"it goes on with {_shown(layer, now)} instead of {_shown(layer, begun)}"
+        f"it goes on with {_show(layer, now)} instead of {_show(layer, begun)}"
         for name in sorted(names)
         if (layer := name.removeprefix(LAYER)) not in _OF_MEASUREMENTS
         and (begun := found.options.get(name)) != (now := wanted.options.get(name))
     ]
 
 
-def _shown(layer: str, version: object) -> str:
+def _show(layer: str, version: object) -> str:
     ours = "no" if layer in _BESIDE else "our"
     return f"the {layer} {version}" if version else f"{ours} {layer}"
 

@@ -274,9 +274,9 @@ def _settle(remote: RemoteRun, objects: ObjectStore) -> Manifest:
     run = remote.run
     text = objects.read([_MANIFEST])[_MANIFEST].decode("utf-8", "replace")
     shared = manifest_from_json(text, where=f"{remote.url}/{_MANIFEST}")
-    if _known(run) != shared:
+    if _read_manifest(run) != shared:
         with _working(remote), RunLock(run.lock):
-            if _known(run) != shared:
+            if _read_manifest(run) != shared:
                 _empty(run)  # of a run that was at this URL before
                 run.write_manifest(shared)
     return shared
@@ -307,7 +307,7 @@ def _empty(run: RunFolder) -> None:
         raise TunerError(f"cannot make {run.root} anew: {error.strerror}") from error
 
 
-def _known(run: RunFolder) -> Manifest | None:
+def _read_manifest(run: RunFolder) -> Manifest | None:
     try:
         return run.read_manifest()
     except TunerError:

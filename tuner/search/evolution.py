@@ -204,7 +204,7 @@ class Evolution:
         return [Trial(self._task.key, candidate) for candidate in self._chosen(n)]
 
     def _chosen(self, n: int) -> list[Candidate]:
-        chosen = self._known_first(n)
+        chosen = self._order_known_first(n)
         if chosen:
             return chosen
         waiting_for_more = self._ordered > 0 and not self._fresh.dry
@@ -221,7 +221,7 @@ class Evolution:
         self._keep(max(len(self._pool) - dropped, len(self._pool) // 2))  # never drop half at once
         return chosen
 
-    def _known_first(self, n: int) -> list[Candidate]:
+    def _order_known_first(self, n: int) -> list[Candidate]:
         """At most `n` seeds of this very task that were not measured in this run."""
         chosen: list[Candidate] = []
         while self._known and len(chosen) < n:

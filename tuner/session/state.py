@@ -278,7 +278,7 @@ class SessionState:
         if answer and answer.code_hash and not record.code_hash:
             record = replace(record, code_hash=answer.code_hash)
         if answer:
-            record = replace(record, predicted=self._predicted(answer, trial.instance))
+            record = replace(record, predicted=self._predict(answer, trial.instance))
             if record.latency_s is not None:
                 self._estimates.judge(answer, trial.instance, record.latency_s)
                 if answer.model_version and answer.features is None:  # a setting's, of a pool
@@ -286,7 +286,7 @@ class SessionState:
                     self._processes.add(trial.task_key, expected_s, record.latency_s)
         return record, answer.features if answer else None
 
-    def _predicted(self, answer: Evaluated, instance: Instance) -> Predicted | None:
+    def _predict(self, answer: Evaluated, instance: Instance) -> Predicted | None:
         """The merit that an answer's candidate was thought to have; None where nothing was."""
         estimate_s = self._estimates.estimate_s(answer, instance)
         if estimate_s is not None and not math.isfinite(estimate_s):

@@ -12,7 +12,7 @@ from tuner.space.parts import Dlight, Ours, Part, Rule, Rules, Stock, Template, 
 
 def manual(function: Any = None, *, tasks: str = "*", name: str = "") -> Any:
     """Declare one schedule: a function on a `tvm.s_tir.Schedule` that draws nothing."""
-    return _declared(
+    return _declare(
         function, lambda f: Template(name=name or f.__name__, tasks=tasks, function=f, manual=True)
     )
 
@@ -39,7 +39,7 @@ def template(
         raise UsageError("where= is of a template that is not opaque: return [] in its place")
     if constants and (opaque or where is not None):
         raise UsageError("constants= is of a template without opaque= and where=")
-    return _declared(
+    return _declare(
         function,
         lambda f: Template(
             name=name or f.__name__,
@@ -56,7 +56,7 @@ def template(
 def rule(function: Any = None, *, blocks: str = "*", annotation: str = "", name: str = "") -> Any:
     """Declare a rule: a function on a schedule and one of its blocks. Returning nothing, or the
     schedule untouched, says that it does not apply."""
-    return _declared(
+    return _declare(
         function,
         lambda f: Rule(name=name or f.__name__, function=f, blocks=blocks, annotation=annotation),
     )
@@ -129,21 +129,21 @@ def parts_of(value: Any) -> tuple[Part, ...]:
     if any(c.__name__ == "SpaceGenerator" for c in type(value).__mro__):
         return (generator(value, name=type(value).__name__),)
     raise UsageError(
-        f"{_shown(value)} is no space: it should be a function, one declared with space.manual, "
+        f"{_show(value)} is no space: it should be a function, one declared with space.manual, "
         "space.template or space.rule, or space.rules(), space.generator(), space.dlight(), "
         "space.ours(), space.union() of such"
     )
 
 
-def _declared(function: Any, make: Callable[[Any], Any]) -> Any:
+def _declare(function: Any, make: Callable[[Any], Any]) -> Any:
     """What a decorator returns, used with arguments or without."""
     if function is None:
         return make
     if not callable(function):
-        raise UsageError(f"{_shown(function)} is no function to declare as a space")
+        raise UsageError(f"{_show(function)} is no function to declare as a space")
     return make(function)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -168,7 +168,7 @@ class MlflowSink:
 
     def push(self, entries: Sequence[Entry]) -> None:
         """Apply entries in order, without artifacts. Raises SinkError; repeating is harmless."""
-        with self._translated():
+        with self._translate_errors():
             metrics: list[Metrics] = []
             for entry in entries:
                 match entry:
@@ -201,7 +201,7 @@ class MlflowSink:
             if "" not in self._runs:
                 raise Unavailable("the run is not known yet")
             folder = str(Path(entry.path).parent)
-            with self._translated(refusals=False):
+            with self._translate_errors(refusals=False):
                 self._connect().log_artifact(
                     self._runs[""], str(local), None if folder == "." else folder
                 )
@@ -221,7 +221,7 @@ class MlflowSink:
         """End the run as KILLED if it still runs: its session vanished."""
         if "" not in self._runs:
             return
-        with self._translated():
+        with self._translate_errors():
             if self._connect().get_run(self._runs[""]).info.status == "RUNNING":
                 self._end(End("KILLED", time_s))
 
@@ -235,12 +235,12 @@ class MlflowSink:
     def _connect(self) -> Any:
         if self._client is None:
             # An unknown URI is not the entries' fault: none of them may be dropped.
-            with self._translated(refusals=False):
+            with self._translate_errors(refusals=False):
                 self._client = connect(self._uri)
         return self._client
 
     @contextmanager
-    def _translated(self, *, refusals: bool = True) -> Iterator[None]:
+    def _translate_errors(self, *, refusals: bool = True) -> Iterator[None]:
         """Turn exceptions of MLflow and its stores into a SinkError."""
         try:
             yield

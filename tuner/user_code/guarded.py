@@ -41,12 +41,12 @@ def guarded(
     kind = type(theirs)
     # A class of its own for each, as protocols are looked for in classes.
     members = {
-        name: _forwarded(name, theirs, thread) for name in dir(kind) if not name.startswith("_")
+        name: _forward(name, theirs, thread) for name in dir(kind) if not name.startswith("_")
     }
     return type(f"Guarded{kind.__name__}", (), members)()
 
 
-def _forwarded(name: str, theirs: Any, thread: _Thread) -> Any:
+def _forward(name: str, theirs: Any, thread: _Thread) -> Any:
     if not callable(getattr(type(theirs), name)):
         return property(lambda _: thread.ask(name, lambda: getattr(theirs, name)))
     method = getattr(theirs, name)

@@ -65,7 +65,7 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     """
     first = first_rung(store.scan(task_key, min_rung=1))
     timed_again = {r.trial.candidate.key: r for r in store.scan(task_key, min_rung=first)}
-    old = _superseded(store, task_key, timed_again.values(), libraries=libraries)
+    old = _find_superseded(store, task_key, timed_again.values(), libraries=libraries)
     keys = [key for key in timed_again if key not in old]
     # A candidate whose re-timings were all lost with their workers counts as not timed again.
     retimed = {
@@ -97,7 +97,7 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     return winner.last if winner else None
 
 
-def _superseded(
+def _find_superseded(
     store: RecordStore, task_key: str, timed_again: Collection[Record], *, libraries: bool
 ) -> set[str]:
     """Keys of candidates that call a library whose text is another by now, so that under its name
@@ -197,7 +197,7 @@ def _best_of_shapes(
         fastest[instance] = min(fastest.get(instance, record), record, key=_seconds)
         if candidate in kernels:
             pair = (instance, candidate)
-            counting[pair] = min(counting.get(pair, record), record, key=_retimed_first)
+            counting[pair] = min(counting.get(pair, record), record, key=_order_retimed_first)
     found: list[Record] = []
     for instance in sorted(fastest):
         mine = [counting[pair] for kernel in kernels if (pair := (instance, kernel)) in counting]
@@ -209,6 +209,6 @@ def _seconds(record: Record) -> float:
     return record.latency_s or math.inf
 
 
-def _retimed_first(record: Record) -> tuple[bool, float]:
+def _order_retimed_first(record: Record) -> tuple[bool, float]:
     """Sort key: re-timings before times of the search, then the least time."""
     return record.trial.rung == 0, _seconds(record)

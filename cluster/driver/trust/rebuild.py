@@ -65,7 +65,7 @@ class Rebuilder:
             hashes: whether hashes of programs mean the same here as where the record was made.
         """
         self._on_step(f"building {claim.task.name}")
-        built = self._built(claim.task, claim.candidate)
+        built = self._build(claim.task, claim.candidate)
         if isinstance(built, Measurement):
             return Seen((f"cannot be rebuilt: {built.error}",))
         now = built.written.code_hash
@@ -73,10 +73,10 @@ class Rebuilder:
             said = f"its record is of program {claim.code_hash[:12]}, and rebuilds as {now[:12]}"
             return Seen((said,))
         if claim.default is not None and self._runner is not None:
-            self._built(claim.task, claim.default)
+            self._build(claim.task, claim.default)
         return Seen(unchecked=self.here.lacks)
 
-    def _built(self, task: Task, candidate: Candidate) -> Built | Measurement:
+    def _build(self, task: Task, candidate: Candidate) -> Built | Measurement:
         built = self._builder.build(task, candidate, self._effort.build_deadline_s)
         if isinstance(built, Built):
             self._artifacts[task.key, candidate.key] = built.artifact

@@ -65,8 +65,8 @@ def verify(
     told = _claims(manifest, store, name, wanted.task)
     salt = f"verify{wanted.seed}"
     with rebuilder(manifest.target, layers, salt, _effort(manifest), on_step) as bench:
-        broken = dict(_broken(manifest, store, told, bench.here.toolchain))
-        seen = [_looked_at(bench, claim, layers, broken) for claim in told]
+        broken = dict(_find_broken(manifest, store, told, bench.here.toolchain))
+        seen = [_look_at(bench, claim, layers, broken) for claim in told]
         unsure = list(compared(told, bench.here, manifest.target))
         unsure += [] if bench.here.lacks else _of_layers(manifest, layers)
         unsure = [] if wanted.anyway and not bench.here.lacks else unsure
@@ -103,7 +103,7 @@ def _claims(manifest: Manifest, store: RecordStore, name: object, only: str | No
     return found
 
 
-def _broken(
+def _find_broken(
     manifest: Manifest, store: RecordStore, told: Sequence[Claim], toolchain: str
 ) -> Iterator[tuple[str, str]]:
     """Why the records of a task are none of its program's, by task key; only where they are not."""
@@ -127,7 +127,7 @@ def _other_program(task: Task) -> str:
     return "" if key == task.key else f"its key is {task.key}, and its program's is {key}"
 
 
-def _looked_at(bench: Rebuilder, claim: Claim, layers: Layers, broken: Mapping[str, str]) -> Seen:
+def _look_at(bench: Rebuilder, claim: Claim, layers: Layers, broken: Mapping[str, str]) -> Seen:
     if claim.task.key in broken:
         return Seen((broken[claim.task.key],))
     seen = bench.rebuilt(claim, hashes=hashes_alike(claim.toolchain, bench.here.toolchain))

@@ -208,7 +208,7 @@ class _Writer:
             return self._operation(("Cast", dtype), cast_to(dtype), (operand,))
         if kind == "Select":
             sides = (value.condition, value.true_value, value.false_value)
-            return self._chosen(sides, guarded)
+            return self._choose(sides, guarded)
         if kind == "Call":
             return self._call(value, guarded)
         raise Unevaluable(f"a {kind}")
@@ -231,7 +231,7 @@ class _Writer:
             self._formula.operations[slot] = _Operation(function, operands, varies)
         return self._known[whole]
 
-    def _chosen(self, sides: Sequence[Any], guarded: bool) -> int:
+    def _choose(self, sides: Sequence[Any], guarded: bool) -> int:
         """Of a choice both sides are computed; the one that is not taken may read anything."""
         condition, left, right = sides
         operands = (self._of(condition, guarded), self._of(left, True), self._of(right, True))
@@ -240,7 +240,7 @@ class _Writer:
     def _call(self, call: Any, guarded: bool) -> int:
         name = operator_of(call)
         if name == "if_then_else":
-            return self._chosen(call.args, guarded)
+            return self._choose(call.args, guarded)
         bits = name == "reinterpret"
         function = reinterpret_as(dtype_of(call)) if bits else function_of(name)
         operands = tuple(self._of(argument, guarded) for argument in call.args)

@@ -26,7 +26,7 @@ def perfect_tile(extent: int, parts: int, most_innermost: int, rng: random.Rando
     tile: Tile = (1,) * parts
     for prime in _primes(extent):
         place = rng.choice(_places(tile, prime, most_innermost, rng.randrange(parts)))
-        tile = _grown(tile, place, prime)
+        tile = _grow(tile, place, prime)
     return list(tile)
 
 
@@ -40,7 +40,7 @@ def _table(extent: int, parts: int, most_innermost: int) -> tuple[list[Tile], li
             for meant in range(parts):
                 places = _places(tile, prime, most_innermost, meant)
                 for place in places:
-                    grown = _grown(tile, place, prime)
+                    grown = _grow(tile, place, prime)
                     after[grown] = after.get(grown, 0.0) + share / parts / len(places)
         odds = after
     return list(odds), list(accumulate(odds.values()))
@@ -54,7 +54,7 @@ def _places(tile: Tile, prime: int, most_innermost: int, meant: int) -> Sequence
     return range(last) if last else (0,)
 
 
-def _grown(tile: Tile, place: int, prime: int) -> Tile:
+def _grow(tile: Tile, place: int, prime: int) -> Tile:
     return (*tile[:place], tile[place] * prime, *tile[place + 1 :])
 
 

@@ -132,18 +132,18 @@ class _Opener:
         axis = self._threads.get(made, "")
         if not axis.startswith("threadIdx"):
             short = made in self._vectors and bool(self._threads)
-            return self._drawn(value, _around(value, _LANES if short else None))
+            return self._draw(value, _around(value, _LANES if short else None))
         if (axis, value) not in self._shared:
-            self._shared[axis, value] = self._drawn(value, _around(value, None))
+            self._shared[axis, value] = self._draw(value, _around(value, None))
         return self._shared[axis, value]
 
     def unrolled(self, value: Any) -> Any:
         """A limit on unrolling, drawn."""
         if not isinstance(value, int):
             return value
-        return self._drawn(value, sorted({value, *_UNROLLS}))
+        return self._draw(value, sorted({value, *_UNROLLS}))
 
-    def _drawn(self, value: int, around: Sequence[int]) -> str | int:
+    def _draw(self, value: int, around: Sequence[int]) -> str | int:
         """The name of a number that is drawn in a constant's place; the constant where there is no
         choice."""
         number, self._constants = self._constants, self._constants + 1

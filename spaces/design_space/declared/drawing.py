@@ -30,18 +30,18 @@ def _class() -> Any:
         __slots__ = ("given",)
 
         def sample_categorical(self, *args: Any, **more: Any) -> Any:
-            return self._drawn(super().sample_categorical, args, more)
+            return self._draw(super().sample_categorical, args, more)
 
         def sample_perfect_tile(self, *args: Any, **more: Any) -> Any:
-            return self._drawn(super().sample_perfect_tile, args, more)
+            return self._draw(super().sample_perfect_tile, args, more)
 
         def sample_partitioned_tile(self, *args: Any, **more: Any) -> Any:
-            return self._drawn(super().sample_partitioned_tile, args, more)
+            return self._draw(super().sample_partitioned_tile, args, more)
 
         def sample_compute_location(self, *args: Any, **more: Any) -> Any:
-            return self._drawn(super().sample_compute_location, args, more)
+            return self._draw(super().sample_compute_location, args, more)
 
-        def _drawn(self, sample: Callable[..., Any], args: Any, more: dict[str, Any]) -> Any:
+        def _draw(self, sample: Callable[..., Any], args: Any, more: dict[str, Any]) -> Any:
             decision = self.given.pop() if self.given else None
             if decision is not None and more.get("decision") is None:
                 try:

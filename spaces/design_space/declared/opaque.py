@@ -69,7 +69,7 @@ class OpaqueSpace:
         """
         rng = random.Random(draft.seed)
         mine = draft.parent is not None and draft.parent.space == self.name
-        given = _changed(_decisions(draft.parent), rng) if mine and draft.parent else []
+        given = _change(_decisions(draft.parent), rng) if mine and draft.parent else []
         try:
             found = schedules_of(*self._run(given, rng.randrange(1, 2**31 - 1)))
         except Exception as error:  # a user's code may raise anything, and so may TVM
@@ -100,7 +100,7 @@ def _decisions(parent: Candidate) -> list[Any]:
     return [known[at] for at, (kind, *_) in enumerate(instructions) if kind.startswith("Sample")]
 
 
-def _changed(decisions: list[Any], rng: random.Random) -> list[Any]:
+def _change(decisions: list[Any], rng: random.Random) -> list[Any]:
     """Decisions, some of them left to be drawn anew."""
     changed: list[Any] = list(decisions)
     while changed:

@@ -96,7 +96,7 @@ def graph_module(
         tvm_compat.abandon(graph.builder)
         raise
     excesses = [required.excess for required in graph.requirements]
-    return _guarded(graph.builder.get(), excesses), graph.requirements
+    return _guard(graph.builder.get(), excesses), graph.requirements
 
 
 def _write_main(
@@ -204,18 +204,18 @@ class _Graph:
             self._arithmetic,
             self.requirements,
         )
-        for name, value in zip(node.output, self._made(node, seen), strict=False):
+        for name, value in zip(node.output, self._make(node, seen), strict=False):
             self.values[name] = value
 
-    def _made(self, node: Any, seen: Node) -> Sequence[Value | None]:
+    def _make(self, node: Any, seen: Node) -> Sequence[Value | None]:
         """What a node gives."""
         if function := self._functions.get((node.domain, node.op_type, node.overload)):
-            return self._called(function, node, seen)
+            return self._call(function, node, seen)
         if function := contributed_function(node, seen):
-            return self._called(function, node, seen)
+            return self._call(function, node, seen)
         if node.domain not in STANDARD_DOMAINS:
             if function := defined_function(node, seen.inputs, self._opset):
-                return self._called(function, node, seen)
+                return self._call(function, node, seen)
             raise TunerError(f"the importer does not know {described(node)}")
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
@@ -227,7 +227,7 @@ class _Graph:
         if node.op_type == "Constant" and "value" in seen.attributes:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
-            return [self._kept(_constant(array))]
+            return [self._keep(_constant(array))]
         if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
         check_narrow(seen)
@@ -236,7 +236,7 @@ class _Graph:
         found = converted(node, seen, self.builder)
         if found is None and not known_to_tvm(node):
             if function := defined_function(node, seen.inputs, self._opset):
-                return self._called(function, node, seen)
+                return self._call(function, node, seen)
             raise TunerError(f"the importer does not know {described(node)}")
         missing = [] if found else [*map(seen.refused, not_computed(seen))]
         found = found or self._by_tvm(node, seen)
@@ -244,14 +244,14 @@ class _Graph:
         if node.op_type == "Gather":
             require_rows(seen)
         narrow = narrow_result(seen)
-        made = [self._kept(Value(expression=expression, narrow=narrow)) for expression in found]
+        made = [self._keep(Value(expression=expression, narrow=narrow)) for expression in found]
         made[0] = over_nothing(seen, made[0], self.builder)
         if missing:
             made[len(seen.outputs) - len(missing) :] = [Value(missing=why) for why in missing]
         made[0].largest = largest_number(seen)
         return made
 
-    def _kept(self, value: Value) -> Value:
+    def _keep(self, value: Value) -> Value:
         """A value, or memory of its shape if it has no element."""
         if value.sizes is not None or not has_nothing(value.dims or ()):
             return value
@@ -263,7 +263,7 @@ class _Graph:
         if id(tensor) not in self._constants:
             if tensor.data_type == tensor.STRING:
                 raise TunerError(f"constant {tensor.name} holds strings, which are not supported")
-            self._constants[id(tensor)] = tensor, self._kept(_constant(_array(tensor)))
+            self._constants[id(tensor)] = tensor, self._keep(_constant(_array(tensor)))
         return self._constants[id(tensor)][1]
 
     def _inside(self, graph: Any, inputs: Sequence[Value | None]) -> list[Value]:
@@ -277,7 +277,7 @@ class _Graph:
         finally:
             self.values = outside
 
-    def _called(self, function: Any, node: Any, seen: Node) -> Sequence[Value | None]:
+    def _call(self, function: Any, node: Any, seen: Node) -> Sequence[Value | None]:
         """What a function gives, which sees its operands alone."""
         outside, opset = self.values, self._opset
         nodes = nodes_of(function, node, opset)
@@ -335,7 +335,7 @@ def _text(size: Size) -> str:
     return text_of(size) if number is None else str(number)
 
 
-def _guarded(module: Any, excesses: Sequence[Size]) -> Any:
+def _guard(module: Any, excesses: Sequence[Size]) -> Any:
     """The module with a main that first looks whether any of these is above 0, and ends with an
     error if so."""
     if not excesses:

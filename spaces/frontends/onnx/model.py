@@ -76,7 +76,7 @@ def read_onnx_file(path: Path) -> OnnxSource:
         TunerError: the file is missing or broken, or an input is no tensor.
     """
     proto, digest = _read(path)
-    return OnnxSource(path.stem, proto, path, digest, _declared(proto))
+    return OnnxSource(path.stem, proto, path, digest, _read_declared(proto))
 
 
 def read_onnx_proto(given: Any, name: str) -> OnnxSource:
@@ -94,7 +94,7 @@ def read_onnx_proto(given: Any, name: str) -> OnnxSource:
     proto = type(given)()
     proto.CopyFrom(given)
     digest = hashlib.sha256(given.SerializeToString())
-    return OnnxSource(name, _check(proto, path), path, digest, _declared(proto))
+    return OnnxSource(name, _check(proto, path), path, digest, _read_declared(proto))
 
 
 def import_graph(
@@ -193,7 +193,7 @@ def _check(proto: Any, path: Path) -> Any:
     return proto
 
 
-def _declared(proto: Any) -> Declared:
+def _read_declared(proto: Any) -> Declared:
     """What has to be fed in."""
     from onnx import TensorProto
     from onnx.helper import tensor_dtype_to_np_dtype
@@ -209,12 +209,12 @@ def _declared(proto: Any) -> Declared:
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise TunerError(f"input {value.name} holds strings, which are not supported")
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-        inputs.append(DeclaredInput(value.name, dtype, _declared_shape(value, names)))
+        inputs.append(DeclaredInput(value.name, dtype, _read_shape(value, names)))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
     return Declared(tuple(inputs), tuple(dict.fromkeys(map(base_of, named))))
 
 
-def _declared_shape(value: Any, names: Mapping[str, str]) -> Dims | None:
+def _read_shape(value: Any, names: Mapping[str, str]) -> Dims | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
@@ -240,7 +240,7 @@ def _pin_shapes(proto: Any, inputs: Iterable[InputSpec]) -> None:
     for value in proto.graph.input:
         spec = by_name.get(value.name)
         wanted = (spec.dims or spec.shape) if spec is not None else None
-        if wanted is None or _declared_shape(value, names) == wanted:
+        if wanted is None or _read_shape(value, names) == wanted:
             continue
         changed = True
         shape = value.type.tensor_type.shape

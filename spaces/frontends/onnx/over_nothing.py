@@ -50,7 +50,7 @@ def over_nothing(node: Node, made: Value, builder: Any) -> Value:
         return made
     from tvm import relax
 
-    number = _typed(_RESULTS[node.operator], made.dtype)
+    number = _convert(_RESULTS[node.operator], made.dtype)
     whole = relax.op.broadcast_to(relax.const(number, made.dtype), shape_expression(result))
     return Value(expression=builder.emit(whole))
 
@@ -62,7 +62,7 @@ def _is_empty(node: Node) -> bool:
     return any(has_nothing(dims) for dims in shapes if dims is not None)
 
 
-def _typed(number: float, dtype: str) -> float | int | bool:
+def _convert(number: float, dtype: str) -> float | int | bool:
     """The number, or the end of a type without an infinity that is next to it."""
     if dtype == "bool":
         return number > 0

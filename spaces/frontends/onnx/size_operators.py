@@ -96,7 +96,7 @@ def _elementwise(
     return evaluate
 
 
-def _divided(arithmetic: Arithmetic, a: Size, b: Size) -> Size | None:
+def _divide(arithmetic: Arithmetic, a: Size, b: Size) -> Size | None:
     """Rounded towards zero, as ONNX has it; TVM rounds down, which is the same of no negative."""
     from tvm import tirx
 
@@ -315,7 +315,7 @@ _OPERATORS: Mapping[str, Evaluate] = MappingProxyType(
         "Add": _elementwise(lambda _, a, b: a + b),
         "Sub": _elementwise(lambda _, a, b: a - b),
         "Mul": _elementwise(lambda _, a, b: a * b),
-        "Div": _elementwise(_divided),
+        "Div": _elementwise(_divide),
         "Mod": _elementwise(_remainder),
         "Max": _elementwise(_extreme(max, "max")),
         "Min": _elementwise(_extreme(min, "min")),

@@ -64,7 +64,7 @@ def _unreadable(path: Path, error: Exception) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(_PROGRAM_FILES)]
-            unknown = _unresolved(json.loads(archive.read(names[0])))
+            unknown = _find_unresolved(json.loads(archive.read(names[0])))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         unknown = {}  # another layout of the program than this version knows
     if unknown:
@@ -72,7 +72,7 @@ def _unreadable(path: Path, error: Exception) -> str:
     return f"PyTorch here cannot read this archive: {first_line(error)}"
 
 
-def _unresolved(program: dict[str, Any]) -> dict[str, str]:
+def _find_unresolved(program: dict[str, Any]) -> dict[str, str]:
     """Operators that nothing has registered, each with the first node that calls it."""
     import torch
 

@@ -24,7 +24,7 @@ def with_reciprocals(function: Any) -> Any:
 
     lanes: list[Any] = []
     moving: list[Any] = []
-    stepped = _stepped_tensors(function)
+    stepped = _find_stepped_tensors(function)
 
     def store(node: Any, mutator: Any) -> Any:
         return node if rewrite.is_among(node.buffer, stepped) else mutator.default_mutate(node)
@@ -74,7 +74,7 @@ def with_reciprocals(function: Any) -> Any:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _stepped_tensors(function: Any) -> list[Any]:
+def _find_stepped_tensors(function: Any) -> list[Any]:
     """Tensors whose values become integers, at once or by way of other tensors."""
     import tvm
     from tvm_ffi import structural_walk
@@ -92,13 +92,13 @@ def _stepped_tensors(function: Any) -> list[Any]:
     ]
     structural_walk(function.body, visits)
     found: list[Any] = []
-    waiting = [tensor for step in steps for tensor in _loaded(step)]
+    waiting = [tensor for step in steps for tensor in _find_loads(step)]
     while waiting:
         tensor = waiting.pop()
         if not rewrite.is_among(tensor, found):
             found.append(tensor)
             made = [store for store in stores if store.buffer.same_as(tensor)]
-            waiting += [source for store in made for source in _loaded(store.value)]
+            waiting += [source for store in made for source in _find_loads(store.value)]
     return found
 
 
@@ -111,7 +111,7 @@ def _is_step(node: Any) -> bool:
     return str(getattr(node.op, "name", "")).rpartition(".")[2] in _STEPS
 
 
-def _loaded(expression: Any) -> list[Any]:
+def _find_loads(expression: Any) -> list[Any]:
     import tvm
     from tvm_ffi import structural_walk
 

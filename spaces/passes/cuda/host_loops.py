@@ -27,7 +27,7 @@ def refuse_host_loops(module: Any) -> None:
     for gv, function in module.functions.items():
         if not isinstance(function, tirx.PrimFunc) or not _is_for_device(function):
             continue
-        if tensor := _stored_by_host(function):
+        if tensor := _find_stored_by_host(function):
             raise ValueError(
                 f"{gv.name_hint}: a loop that fills {tensor} is bound to no thread, so that the "
                 "host would run it"
@@ -40,7 +40,7 @@ def _is_for_device(function: Any) -> bool:
     return target is None or not backend_of(target).on_host
 
 
-def _stored_by_host(function: Any) -> str:
+def _find_stored_by_host(function: Any) -> str:
     """The name of a tensor that is stored to outside of threads; empty if there is none."""
     import tvm_ffi
     from tvm import tirx

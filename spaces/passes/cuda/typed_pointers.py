@@ -20,7 +20,7 @@ def retype_pointers(function: Any) -> Any:
     import tvm
     from tvm_ffi import structural_mutate
 
-    wanted = _wanted(function)
+    wanted = _find_wanted(function)
     if not wanted:
         return function
 
@@ -42,7 +42,7 @@ def retype_pointers(function: Any) -> Any:
     return function.with_body(body)
 
 
-def _wanted(function: Any) -> list[tuple[Any, str, Any]]:
+def _find_wanted(function: Any) -> list[tuple[Any, str, Any]]:
     """Tensors that pointers of another type name, with that type and a new view of it."""
     import tvm
     from tvm_ffi import structural_walk

@@ -109,7 +109,7 @@ def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
 def layout(c: Contraction, knobs: Knobs) -> str:
     """The packed layout of constant operands: settings of equal layout share what is packed."""
     t = tiling(c, knobs)
-    depth = t.padded_depth if c.plain and _summed_axes(c) == 1 else c.depth
+    depth = t.padded_depth if c.plain and _count_summed_axes(c) == 1 else c.depth
     rows = t.padded_rows if len(c.rows) == 1 else c.row_extent
     width = knobs[k.VECTORS] * knobs[k.LANES]
     ways = (
@@ -153,7 +153,7 @@ def inner_reduction(c: Contraction) -> int | None:
     return real[0] if len(real) == 1 else None
 
 
-def _summed_axes(c: Contraction) -> int:
+def _count_summed_axes(c: Contraction) -> int:
     """The number of reduction axes with more than one step."""
     return sum(not c.axes[i].single for i in c.reduce_axes)
 

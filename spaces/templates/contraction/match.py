@@ -193,7 +193,7 @@ def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contra
     if loads is None or None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED}:
         return []
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
-    fixed = _fixed(block)
+    fixed = _find_fixed(block)
     out = [read_index(e, numbers, fixed) for e in block.body.indices]
     indexes = [[read_index(e, numbers, fixed) for e in load.indices] for load in loads]
     axes = tuple(
@@ -260,7 +260,7 @@ def extents_of_shapes(
     return extents, dict(largest)
 
 
-def _fixed(block: Any) -> frozenset[int]:
+def _find_fixed(block: Any) -> frozenset[int]:
     """Axes that have one step, whatever the shape."""
     extents = [tvm_compat.known_int(v.dom.extent) for v in block.iter_vars]
     return frozenset(n for n, extent in enumerate(extents) if extent == 1)
@@ -277,7 +277,7 @@ def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VA
     mine = [r for r in last.reads if r.source.same_as(main.writes[0].source)]
     if extents != wanted or len(mine) != 1 or len(last.writes) != 1:
         return False
-    fixed = _fixed(last)
+    fixed = _find_fixed(last)
     for region in (mine[0], last.writes[0]):
         index = [read_index(part.min, numbers, fixed) for part in region.region]
         if any(

@@ -120,8 +120,8 @@ def packs_inside(knobs: Mapping[str, Any]) -> Any:
 def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
     """The tiles and blocks of rows and columns, divisible or not."""
     width = knobs[VECTORS] * knobs[LANES]
-    rows, row_block = _blocked(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
-    columns, column_block = _blocked(c.column_extent, width, knobs[COLUMN_BLOCK])
+    rows, row_block = _block(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
+    columns, column_block = _block(c.column_extent, width, knobs[COLUMN_BLOCK])
     outer = c.outer_extent // knobs[OUTER_BLOCK]
     chunks = rows // row_block
     ragged = partitioned(knobs)  # the last block of rows may have less than its tiles
@@ -139,7 +139,7 @@ def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Til
     )
 
 
-def _blocked(extent: int, tile: Any, block: Any) -> tuple[Any, Any]:
+def _block(extent: int, tile: Any, block: Any) -> tuple[Any, Any]:
     """The number of tiles, rounded up to a multiple of the block; and the block."""
     tiles = -(-extent // tile)
     block = block + (block == ALL) * tiles

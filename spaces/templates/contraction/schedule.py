@@ -53,7 +53,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
         packed_here = knobs[k.PACK_ROWS if operand == c.rows_of else k.PACK_COLUMNS]
         if knobs[k.STAGE_INSIDE] and operand in c.stages_inside and not packed_here:
             schedule.compute_at(block, chunk)
-            _vectorized_copy(schedule, block, knobs[k.LANES])
+            _vectorize_copy(schedule, block, knobs[k.LANES])
         elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
             dims = len(schedule.get_loops(block))
             schedule.compute_at(block, chunk, preserve_unit_loops=True)
@@ -274,7 +274,7 @@ def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
 
 def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     """Schedule the inside of a register tile; return its outermost reduction loop."""
-    slow, fast = _unrolled(schedule, c, knobs, list(loops.reduction))
+    slow, fast = _unroll(schedule, c, knobs, list(loops.reduction))
     *rows, columns = loops.inner
     vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
     schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes)
@@ -284,7 +284,7 @@ def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     return (*loops.single, *slow, *fast)[0]
 
 
-def _unrolled(
+def _unroll(
     schedule: Any, c: Contraction, knobs: Knobs, reduction: list[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Split off the innermost reduction steps to unroll, at most the knob's number: the loops that
@@ -306,7 +306,7 @@ def _unrolled(
     return slow, fast
 
 
-def _vectorized_copy(schedule: Any, block: Any, lanes: int) -> None:
+def _vectorize_copy(schedule: Any, block: Any, lanes: int) -> None:
     """Vectorize the innermost loop of a copy."""
     loop = schedule.get_loops(block)[-1]
     extent = tvm_compat.known_int(schedule.get(loop).extent)
@@ -351,4 +351,4 @@ def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, bl
         return
     if k.in_threads(knobs):
         in_parallel(schedule, block, _COPY_CHUNK)
-    _vectorized_copy(schedule, block, knobs[k.LANES])
+    _vectorize_copy(schedule, block, knobs[k.LANES])

@@ -33,7 +33,7 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     stages = tidied(schedule)
     block = k.block_of(knobs)
     stages = _pad(schedule, c, roles, block, stages)
-    fetches = [_shared(schedule, c, roles, stages, operand) for operand in range(2)]
+    fetches = [_share(schedule, c, roles, stages, operand) for operand in range(2)]
     last = stages.last
     if last is None:
         last = schedule.cache_write(stages.main, 0, "local")
@@ -43,11 +43,11 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     schedule.reverse_compute_at(last, loops.thread)
     for operand, fetch in enumerate(fetches):
         width = int(k.lanes(c, roles, operand, block))
-        _fetched(schedule, fetch, loops, block.threads, width)
+        _fetch(schedule, fetch, loops, block.threads, width)
         if k.turned(c, roles, operand):
             dims = len(c.operands[operand].shape)
             schedule.storage_align(fetch, 0, dims - 2, *k.SPREAD)
-    _written(schedule, last, loops, k.written_lanes(c, roles, knobs))
+    _write(schedule, last, loops, k.written_lanes(c, roles, knobs))
     _in_source(schedule, loops.step)
     for loop in loops.inner:
         schedule.unroll(loop)
@@ -80,7 +80,7 @@ def _pad(schedule: Any, c: Contraction, roles: Roles, block: Block, stages: Stag
     return pad(schedule, stages, padding, grown=grown)
 
 
-def _shared(schedule: Any, c: Contraction, roles: Roles, stages: Stages, operand: int) -> Any:
+def _share(schedule: Any, c: Contraction, roles: Roles, stages: Stages, operand: int) -> Any:
     """The block that copies an operand into shared memory, the reduction outside the tiled axis."""
     fetch = stages.before[operand]
     if fetch is None:
@@ -143,7 +143,7 @@ def _grid(
     schedule.bind(column, "blockIdx.y")
 
 
-def _fetched(schedule: Any, fetch: Any, loops: _Loops, threads: int, width: int) -> None:
+def _fetch(schedule: Any, fetch: Any, loops: _Loops, threads: int, width: int) -> None:
     """Have all threads of a block fetch an operand's part of a step together, neighbouring threads
     neighbouring elements."""
     schedule.compute_at(fetch, loops.step)
@@ -157,7 +157,7 @@ def _fetched(schedule: Any, fetch: Any, loops: _Loops, threads: int, width: int)
     schedule.bind(thread, "threadIdx.x")
 
 
-def _written(schedule: Any, last: Any, loops: _Loops, width: int) -> None:
+def _write(schedule: Any, last: Any, loops: _Loops, width: int) -> None:
     """Have each thread write its part of the result, in vectors where no guard can cut one."""
     own = schedule.get_loops(last)[loops.depth - 1 :]
     if own and width > 1:

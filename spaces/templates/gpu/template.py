@@ -100,14 +100,14 @@ def gpu_contraction_templates(task: Task, match: Match | None) -> list[Template]
         return []
     found = None
     with refusals(f"the template for products on GPUs, {task.name}"):
-        found = _found(match, task.shapes)
+        found = _find(match, task.shapes)
     if found is None:
         return []
     contraction, roles, extents = found
     return [GpuContractionTemplate(contraction, roles, gpu_of(task.target), extents)]
 
 
-def _found(
+def _find(
     match: Match, shapes: Shapes
 ) -> tuple[Contraction, Roles, Mapping[Instance, Sequence[int]]] | None:
     """A program as rows and columns, described for the largest of its shapes."""

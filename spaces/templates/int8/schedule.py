@@ -42,10 +42,10 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
         inside = operand == p.contraction.rows_of and knobs[k.STAGE_INSIDE]
         if stage is not None and inside and packed[operand] is None:
             schedule.compute_at(stage, loops.chunk)
-            _vectorized_copy(schedule, stage)
+            _vectorize_copy(schedule, stage)
         elif stage is not None:
             in_parallel(schedule, stage, _COPY_CHUNK)
-            _vectorized_copy(schedule, stage)
+            _vectorize_copy(schedule, stage)
         if packed[operand] is not None:
             _pack(schedule, p, knobs, operand, packed[operand])
     _start(schedule, knobs, schedule.decompose_reduction(stages.main, loops.sums))
@@ -234,7 +234,7 @@ def _extent(schedule: Any, loop: Any) -> int:
     return int(schedule.get(loop).extent)
 
 
-def _vectorized_copy(schedule: Any, block: Any) -> None:
+def _vectorize_copy(schedule: Any, block: Any) -> None:
     """Vectorize the innermost loop of a copy."""
     loop = schedule.get_loops(block)[-1]
     extent = _extent(schedule, loop)

@@ -48,7 +48,7 @@ class Products:
 def products(match: Match) -> list[Products]:
     """The ways to see a contraction as an int8 matrix product; empty where there are none."""
     block = match.main
-    factors = _widened_factors(block)
+    factors = _find_widened_factors(block)
     if factors is None:
         return []
     swapped = not factors[0].source.same_as(block.reads[0].source)
@@ -82,7 +82,7 @@ def products(match: Match) -> list[Products]:
     return found
 
 
-def _widened_factors(block: Any) -> list[Any] | None:
+def _find_widened_factors(block: Any) -> list[Any] | None:
     """The loads of 8-bit integers that a block multiplies as 32-bit ones, in order."""
     from tvm import tirx
     from tvm.ir import TensorLoad

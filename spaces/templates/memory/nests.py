@@ -33,7 +33,7 @@ class Nest:
 
 def nests_of(stages: Sequence[Stage]) -> tuple[Nest, ...]:
     """One nest for all stages where they share rows, else one nest for each."""
-    joined = _joined(stages) if len(stages) > 1 else None
+    joined = _join(stages) if len(stages) > 1 else None
     return (joined,) if joined else tuple(nest_of(s, number) for number, s in enumerate(stages))
 
 
@@ -88,7 +88,7 @@ def _across(stage: Stage, lane: tuple[int, ...]) -> int | None:
     return None
 
 
-def _joined(stages: Sequence[Stage]) -> Nest | None:
+def _join(stages: Sequence[Stage]) -> Nest | None:
     """One nest of all stages, in the rows of the last; None where they share no rows with it."""
     last = len(stages) - 1
     if any(stage.output for stage in stages[:-1]):

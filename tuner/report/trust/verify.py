@@ -185,9 +185,9 @@ def _judge(
     why = list(seen.differs)
     if winners and ratio is not None and not why:
         if _beyond(ratio, pace, noise):
-            why.append(_said("", ratio, pace[0], noise))
+            why.append(_word("", ratio, pace[0], noise))
         elif by_default is not None and _beyond(by_default, winners, max(noise, _MOST)):
-            why.append(_said("its default schedule is ", by_default, winners[0], max(noise, _MOST)))
+            why.append(_word("its default schedule is ", by_default, winners[0], max(noise, _MOST)))
     if why:
         return Judged(claim, seen, Verdict.DIFFERS, ratio, noise, tuple(why))
     if seen.unchecked:
@@ -201,7 +201,7 @@ def _beyond(ratio: float, pace: Sequence[float], noise: float) -> bool:
     return min(_apart(ratio / one) for one in pace) > noise
 
 
-def _said(what: str, ratio: float, pace: float, noise: float) -> str:
+def _word(what: str, ratio: float, pace: float, noise: float) -> str:
     slower = "slower" if ratio > pace else "faster"
     beside = f", all others {pace:.2f}x" if _apart(pace) > _LEAST else ""
     return f"{what}{slower}: {ratio:.2f}x of its record's time{beside}; noise reaches {noise:.2f}x"

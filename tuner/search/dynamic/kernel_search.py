@@ -89,7 +89,7 @@ class KernelSearch:
 
     def drafts(self, n: int) -> list[Draft]:
         """Drafts that would fill the pool, each for a shape drawn by weight."""
-        told = [self._described(c) for c in self._unknown[:n]]
+        told = [self._describe(c) for c in self._unknown[:n]]
         del self._unknown[: len(told)]
         n = min(n - len(told), self._settings.pool_size - len(self._prospects.pool) - self._ordered)
         if self._fresh.dry or n <= 0:
@@ -97,7 +97,7 @@ class KernelSearch:
         self._ordered += n
         return [*told, *(self._draft() for _ in range(n))]
 
-    def _described(self, candidate: Candidate) -> Draft:
+    def _describe(self, candidate: Candidate) -> Draft:
         self._ordered += 1
         return Draft(self._task.key, 0, 0, candidate, describe=True)
 

@@ -117,7 +117,7 @@ def _at_one_pace(records: Sequence[Record]) -> list[Record]:
             times_s[pair] = min(record.latency_s, times_s.get(pair, np.inf))
     ratios = [seconds / searched[pair] for pair, seconds in again.items() if pair in searched]
     pace = float(np.median(ratios)) if ratios else 1.0
-    return [record if record.trial.rung else _slowed(record, pace) for record in records]
+    return [record if record.trial.rung else _slow_down(record, pace) for record in records]
 
 
 def _of_searched(records: Sequence[Record]) -> list[Record]:
@@ -130,7 +130,7 @@ def _pair(record: Record) -> tuple[str, Instance]:
     return record.trial.candidate.key, record.trial.instance
 
 
-def _slowed(record: Record, by: float) -> Record:
+def _slow_down(record: Record, by: float) -> Record:
     samples_s = tuple(sample * by for sample in record.measurement.samples_s)
     return replace(record, measurement=replace(record.measurement, samples_s=samples_s))
 

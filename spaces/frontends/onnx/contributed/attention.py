@@ -39,7 +39,7 @@ def _attention(node: Node) -> str:
     front = lines.numbers("front", [0])
     both = [lines.set(f"kept_{n}", f"Unsqueeze({n}, {front})") for n in (k, v)]
     lines.set("present", f"Concat<axis = 0>({', '.join(both)})")
-    _attended(node, lines, q, k, v, mask=3, bias=5)
+    _attend(node, lines, q, k, v, mask=3, bias=5)
     operands = ["x", "weights", "bias", "mask", "past", "attention_bias", "past_length"]
     return lines.function(operands, ["y", "present"])
 
@@ -75,7 +75,7 @@ def _many(node: Node) -> str:
         )
     lines.set("present_k", f"Identity({k})")
     lines.set("present_v", f"Identity({v})")
-    _attended(node, lines, q, k, v, mask=4, bias=5)
+    _attend(node, lines, q, k, v, mask=4, bias=5)
     operands = ["query", "key", "value", "bias", "mask", "attention_bias", "past_k", "past_v"]
     return lines.function(operands, ["y", "present_k", "present_v"])
 
@@ -87,7 +87,7 @@ def _heads(lines: Lines, name: str, heads: int) -> str:
     return lines.set(f"{name}_heads", f"Transpose<perm = [0, 2, 1, 3]>({split})")
 
 
-def _attended(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias: int) -> None:
+def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias: int) -> None:
     """Bind `y`, what the heads make of queries, keys and values.
 
     Args:

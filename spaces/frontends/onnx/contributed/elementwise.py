@@ -37,7 +37,7 @@ def _quick_gelu(node: Node) -> str:
     return lines.function(["x"], ["y"])
 
 
-def _activated(node: Node, lines: Lines, value: str, parameters: Sequence[float]) -> str:
+def _activate(node: Node, lines: Lines, value: str, parameters: Sequence[float]) -> str:
     """A value after the activation that a call names; gives its name."""
     kind = said(node, "activation", "")
     if not kind:
@@ -62,7 +62,7 @@ def _fuse_convolution(node: Node) -> str:
     found = lines.set("total", f"Conv{handed_on(_CONVOLUTION)}(x, w{bias})")
     if has(node, 3):
         found = lines.set("sum", f"Add({found}, z)")
-    found = _activated(node, lines, found, said(node, "activation_params", ()))
+    found = _activate(node, lines, found, said(node, "activation_params", ()))
     lines.set("y", f"Identity({found})")
     return lines.function(["x", "w", "b", "z"], ["y"])
 
@@ -72,7 +72,7 @@ def _fuse_gemm(node: Node) -> str:
     names = ("alpha: float", "beta: float", "transA: int", "transB: int")
     found = lines.set("total", f"Gemm{handed_on(names)}(a, b{', c' if has(node, 2) else ''})")
     given = [said(node, f"activation_{name}", None) for name in ("alpha", "beta")]
-    found = _activated(node, lines, found, [p for p in given if p is not None])
+    found = _activate(node, lines, found, [p for p in given if p is not None])
     lines.set("y", f"Identity({found})")
     return lines.function(["a", "b", "c"], ["y"])
 

@@ -13,11 +13,11 @@ from spaces.frontends.onnx.node import Node
 def _simplify(node: Node) -> str:
     lines = Lines()
     first = said(node, "axis", -1) % node.rank(0)
-    _scaled(node, lines, "x", "scale", list(range(first, node.rank(0))))
+    _scale(node, lines, "x", "scale", list(range(first, node.rank(0))))
     return lines.function(["x", "scale"], ["y", "inverse"])
 
 
-def _scaled(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
+def _scale(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
     """Bind `y`, a value over its root mean square, and `inverse`, one over that, which is computed
     in float32 where the value has fewer digits."""
     narrow = node.operand(0).dtype in NARROW
@@ -53,7 +53,7 @@ def _skip(node: Node) -> str:
 
 def _skip_simplified(node: Node) -> str:
     lines = Lines()
-    _scaled(node, lines, _sum(node, lines, 3), "gamma", [-1])
+    _scale(node, lines, _sum(node, lines, 3), "gamma", [-1])
     results = ["y", "mean", "inverse", "total"]
     return lines.function(["x", "skip", "gamma", "bias"], results)
 

@@ -69,12 +69,12 @@ def _to_reals(node: Node) -> str:
     zeros = ", a_zero" if has(node, 4) else ", " if has(node, 5) else ""
     zeros += ", b_zero" if has(node, 5) else ""
     lines.set("total", f"MatMulInteger(a, b{zeros})")
-    _scaled(lines, bias=has(node, 6))
+    _scale(lines, bias=has(node, 6))
     operands = ["a", "b", "a_scale", "b_scale", "a_zero", "b_zero", "bias"]
     return lines.function(operands, ["y"])
 
 
-def _scaled(lines: Lines, *, bias: bool) -> None:
+def _scale(lines: Lines, *, bias: bool) -> None:
     """Bind `y`, what `total` stands for, with a bias where there is one."""
     real = lines.set("real", "CastLike(total, b_scale)")
     found = lines.set("found", f"Mul({real}, {lines.set('scale', 'Mul(a_scale, b_scale)')})")
@@ -86,7 +86,7 @@ def _dynamic_product(node: Node) -> str:
     lines.written.append("a, a_scale, a_zero = DynamicQuantizeLinear(x)")
     zero = ", b_zero" if has(node, 3) else ""
     lines.set("total", f"MatMulInteger(a, b, a_zero{zero})")
-    _scaled(lines, bias=has(node, 4))
+    _scale(lines, bias=has(node, 4))
     return lines.function(["x", "b", "b_scale", "b_zero", "bias"], ["y"])
 
 

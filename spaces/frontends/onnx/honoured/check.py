@@ -53,7 +53,7 @@ def check_honoured(node: Node) -> None:
     strange = schema is None or schema.since_version > NEWEST or schema.deprecated
     if node.opset < found.since or strange:
         raise node.refused(f"it is not taken in opset {node.opset}")
-    for why in _unhonoured(node, found, schema):
+    for why in _find_unhonoured(node, found, schema):
         raise node.refused(why)
 
 
@@ -87,7 +87,7 @@ def check_version(node: Node) -> None:
 def with_defaults(node: Node) -> Node:
     """A node with the defaults of its own version, where those of the newest one are others."""
     schema = _schema_of_version(node)
-    changed = {} if schema is None else _changed_defaults(node, schema)
+    changed = {} if schema is None else _find_changed_defaults(node, schema)
     return replace(node, attributes={**changed, **node.attributes}) if changed else node
 
 
@@ -102,12 +102,12 @@ def not_computed(node: Node) -> list[str]:
     return [f"its output {name} is not computed" for name in names]
 
 
-def _changed_defaults(node: Node, schema: Any) -> dict[str, Any]:
+def _find_changed_defaults(node: Node, schema: Any) -> dict[str, Any]:
     newest = _defaults(_newest(node))
     return {n: d for n, d in _defaults(schema).items() if d != newest.get(n, d)}
 
 
-def _unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
+def _find_unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
     if found.limit is not None and (why := found.limit(node)) is not None:
         yield why
     defaults = _defaults(schema)

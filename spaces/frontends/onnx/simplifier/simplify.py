@@ -63,7 +63,7 @@ def simplify(proto: Any) -> None:
     nodes = with_computed_constants(nodes, known, proto.opset_import, own)
     nodes = _without_repeated(nodes, known, own, kept | read_inside)
     nodes = merged_convolutions(nodes, known, kept)
-    nodes, read = _needed(nodes, kept)
+    nodes, read = _find_needed(nodes, kept)
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.initializer[:]
@@ -149,7 +149,7 @@ def _computation(node: Any) -> tuple[Any, ...]:
     return node.op_type, (*node.input,), (*map(bool, node.output),), (*attributes,)
 
 
-def _needed(nodes: list[Any], kept: set[str]) -> tuple[list[Any], set[str]]:
+def _find_needed(nodes: list[Any], kept: set[str]) -> tuple[list[Any], set[str]]:
     """The nodes that something reads, and all names that are read."""
     read = set(kept)
     found = []

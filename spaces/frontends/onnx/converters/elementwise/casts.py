@@ -101,7 +101,7 @@ def converted_to(
         return builder.emit(relax.op.logical_not(zero))
     if dtype in BYTE_FLOATS:
         real = builder.emit(relax.op.astype(x, "float32"))
-        return _written(builder, real, dtype, saturate, round_mode)
+        return _write(builder, real, dtype, saturate, round_mode)
     if dtype in KEPT_IN:
         return _narrow(builder, converted_to(builder, x, KEPT_IN[dtype]), dtype)
     if is_float(source) and not is_float(dtype):
@@ -119,7 +119,7 @@ def _read(builder: Any, codes: Any, source: str) -> Any:
     return builder.emit(relax.op.take(relax.const(numbers), places, axis=0))
 
 
-def _written(builder: Any, x: Any, dtype: str, saturate: bool, round_mode: str) -> Any:
+def _write(builder: Any, x: Any, dtype: str, saturate: bool, round_mode: str) -> Any:
     from tvm import te, tirx
 
     def code(number: Any) -> Any:

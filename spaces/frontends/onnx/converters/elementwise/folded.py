@@ -29,13 +29,13 @@ def folded(table: Mapping[str, Convert]) -> Mapping[str, Convert]:
 
 def _fold(convert: Convert) -> Convert:
     def converted(node: Node, builder: Any) -> Any:
-        found = _worked_out(node)
+        found = _work_out(node)
         return convert(node, builder) if found is None else found
 
     return converted
 
 
-def _worked_out(node: Node) -> list[Any] | None:
+def _work_out(node: Node) -> list[Any] | None:
     import onnx.reference
 
     if any(value is not None and value.narrow for value in node.inputs):

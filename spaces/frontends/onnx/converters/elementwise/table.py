@@ -142,7 +142,7 @@ def _rest(node: Node, builder: Any, a: Any, b: Any, dtype: str) -> Any:
     return relax.op.where(moves, emit(relax.op.add(rest, b)), rest)
 
 
-def _shifted(node: Node, builder: Any) -> Any:
+def _shift(node: Node, builder: Any) -> Any:
     """By the width or more, or by less than nothing, no bit is left but those of the sign."""
     from tvm import relax
 
@@ -229,7 +229,7 @@ def _whole(value: Any) -> bool:
 _ELEMENTWISE: Mapping[str, Convert] = {
     **ACTIVATIONS,
     **{name: partial(_align, operator) for name, operator in _BROADCAST.items()},
-    "BitShift": _shifted,
+    "BitShift": _shift,
     "Equal": partial(_compare, "equal"),
     "IsInf": _is_infinite,
     "IsNaN": _is_nan,

@@ -78,13 +78,13 @@ def _program(tensors: Any, limited: bool, centers: bool) -> Any:
     return te.extern(
         [shape, shape],
         [*tensors],
-        lambda ins, outs: _written(ins, outs, limited, centers),
+        lambda ins, outs: _write(ins, outs, limited, centers),
         dtype=["int32", "int32"],
         name="suppression",
     )
 
 
-def _written(ins: Any, outs: Any, limited: bool, centers: bool) -> Any:
+def _write(ins: Any, outs: Any, limited: bool, centers: bool) -> Any:
     from tvm.script.ir_builder import IRBuilder
     from tvm.script.ir_builder import tirx as T
 

@@ -212,11 +212,11 @@ def activations(
     for name in names:
         change, *usual = _ACTIVATIONS[name]
         numbers = [next(given, one) for given, one in zip(left, usual, strict=False)]
-        found.append(partial(_changed, change, numbers))
+        found.append(partial(_change, change, numbers))
     return found
 
 
-def _changed(change: Callable[..., Any], numbers: Sequence[float], tensor: Any) -> Any:
+def _change(change: Callable[..., Any], numbers: Sequence[float], tensor: Any) -> Any:
     from tvm import relax, tirx
     from tvm.ir import PrimType
 

@@ -55,7 +55,7 @@ def reduced_at_run_time(
     if keepdims:
         return first
     left = rank - listed[0]
-    shape = _symbols(builder, _kept(builder, axes, sizes, rank, left), left)
+    shape = _symbols(builder, _keep(builder, axes, sizes, rank, left), left)
     return emit(relax.op.reshape(first, relax.ShapeExpr(shape)))
 
 
@@ -77,7 +77,7 @@ def _is_asked_for(builder: Any, axes: Any, axis: int, rank: int) -> Any:
     return in_type(builder, number, "bool")
 
 
-def _kept(builder: Any, axes: Any, sizes: Any, rank: int, number: int) -> Any:
+def _keep(builder: Any, axes: Any, sizes: Any, rank: int, number: int) -> Any:
     """The sizes of the axes that are not among others, in order."""
     from tvm import relax
 

@@ -133,11 +133,11 @@ def _whole_mean(node: Node, builder: Any, tensor: Any, axes: list[int], keep: bo
     wide = in_type(builder, tensor, "int64")
     total = builder.emit(relax.op.sum(wide, axes, keep))
     count = math.prod([dims.values[axis] for axis in axes], start=tirx.const(1, "int64"))
-    mean = builder.emit_te(_divided, total, count, primfunc_name_hint="mean")
+    mean = builder.emit_te(_divide, total, count, primfunc_name_hint="mean")
     return in_type(builder, mean, str(tensor.ty.dtype))
 
 
-def _divided(total: Any, count: Any) -> Any:
+def _divide(total: Any, count: Any) -> Any:
     from tvm import te, tirx
 
     return te.compute(total.shape, lambda *at: tirx.truncdiv(total[at], count), name="mean")
