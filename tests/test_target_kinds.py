@@ -27,7 +27,6 @@ ALLOWED = {
     "spaces/ir/nan_kept.py": "what LLVM makes of a maximum with NaN",
     "spaces/intrinsics/registration.py": "names of TVM's modules of intrinsics",
     "cluster/console/doctor_features.py": "the device that a feature needs, and what brings it",
-    "cluster/console/doctor_probes.py": "the target of the CPU here, whatever it is",
 }
 """Files that may, each with why."""
 

@@ -144,7 +144,7 @@ def target(ask: Ask) -> Iterator[Finding]:
         yield Finding("target", "fail", str(outcome), "tuner --debug doctor may show more")
         return
     yield cpu_target(outcome.value, allowed=allowed_cores())
-    yield from cuda(str(outcome.value["cuda"]), str(outcome.value["mend"]))
+    yield from cuda(str(outcome.value["why_absent"]), str(outcome.value["mend"]))
 
 
 def cpu_target(facts: dict[str, Any], *, allowed: int) -> Finding:

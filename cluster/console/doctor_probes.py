@@ -43,7 +43,7 @@ class Probes:
             "host": host.processor().mcpu,
             "guess": host.named,
             "features": list(of_kernels(host.reported)),
-            "cuda": why_absent,
+            "why_absent": why_absent,
             "mend": cuda.mend(why_absent),
         }
 

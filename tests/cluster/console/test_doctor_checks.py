@@ -68,7 +68,7 @@ GONE = "libcuda.so.1: cannot open shared object file"
 
 def facts(mcpu: str = "znver4", cores: int = 2) -> dict[str, object]:
     target = {"mcpu": mcpu, "num-cores": cores}
-    return {"target": target, "host": "znver4", "cuda": GONE, "mend": ""}
+    return {"target": target, "host": "znver4", "why_absent": GONE, "mend": ""}
 
 
 def test_the_target_against_the_cpu() -> None:

@@ -135,7 +135,7 @@ def test_every_extra_for_users_is_a_feature() -> None:
 def test_each_command_installs_what_it_should() -> None:
     """On a machine that has nothing at all."""
     answer = Returned(
-        {"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "cuda": GONE, "mend": ""}
+        {"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "why_absent": GONE, "mend": ""}
     )
     findings = list(doctor_checks.target(lambda *_: answer))
     for feature in features(findings, version=_nothing, which=lambda _: None):
