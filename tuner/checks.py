@@ -27,8 +27,8 @@ LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
 """Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
 _LONGEST_S = 366 * 86400.0
-_DIGITS = re.compile(r"[0-9]{1,10}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
+DIGITS = re.compile(r"[0-9]{1,10}")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _DURATION = re.compile(
     r"(?:(?P<d>N)d)?(?:(?P<h>N)h)?(?:(?P<m>N)m)?(?:(?P<s>N)s)?".replace("N", r"[0-9]+(?:\.[0-9]+)?")
 )
@@ -42,7 +42,7 @@ _OF_A_CLIENT = "ray://"
 def whole(value: object, *, at_least: int) -> int:
     """A whole number from `at_least` up to 2147483647."""
     typed = value.strip() if isinstance(value, str) else ""
-    number = int(typed) if _DIGITS.fullmatch(typed) else _integer(value)
+    number = int(typed) if DIGITS.fullmatch(typed) else _integer(value)
     if number is None or not at_least <= number <= LARGEST:
         raise UsageError(f"{str(value)!r} is not a whole number from {at_least} to {LARGEST}")
     return number
@@ -254,7 +254,7 @@ def share(value: object) -> float:
     """A part of a whole, from 0 to 1, or as `3%`, `0.03` or `0`."""
     if isinstance(value, str):
         number, percent, _ = value.strip().partition("%")
-        if not _DECIMAL.fullmatch(number) or value.strip() != number + percent:
+        if not DECIMAL.fullmatch(number) or value.strip() != number + percent:
             raise UsageError(f"{value!r} is no share: write for example 3%, 0.03 or 0")
         value = float(number) / (100 if percent else 1)
     if not _number(value) or not 0 <= value <= 1:

@@ -46,7 +46,7 @@ def status(run: RunLocation, as_json: bool) -> None:
 
 
 def _print(run: RunView) -> None:
-    from cluster.console.closing_text import mixed_text
+    from cluster.console.closing_text import explain_toolchains
     from cluster.console.terminal import (
         duration,
         name_columns,
@@ -73,7 +73,7 @@ def _print(run: RunView) -> None:
     if used := utilisation(run.utilisation):
         click.echo(used)
     if len(run.toolchains) > 1:
-        click.echo(mixed_text(run))
+        click.echo(explain_toolchains(run))
 
 
 def print_spaces(spaces: Sequence[SpaceView]) -> None:

@@ -96,7 +96,7 @@ def _left(run: RunView) -> Iterator[str]:
         named = listed(run.uncompared, _NAMED)
         yield f"not compared, without a time or without their default's: {named}"
     if len(run.toolchains) > 1:
-        yield mixed_text(run)
+        yield explain_toolchains(run)
     fruitless = [space for space in run.spaces if space.fruitless]
     for space in fruitless[:1]:
         more = len(fruitless) - 1
@@ -106,7 +106,7 @@ def _left(run: RunView) -> Iterator[str]:
         )
 
 
-def mixed_text(run: RunView) -> str:
+def explain_toolchains(run: RunView) -> str:
     """That a run's times were taken with several toolchains, and what that means."""
     stale, newest = find_stale(run), run.toolchains[-1].toolchain
     of_them = (

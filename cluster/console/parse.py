@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tuner import checks
-from tuner.checks import DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
+from tuner.checks import DECIMAL, DIGITS, DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
 from tuner.errors import UsageError
 from tuner.request.model_spec import IntRange
 
 _T = TypeVar("_T")
-_NUMBER = re.compile(r"[0-9]{1,10}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _RANGE = re.compile(
     r"(?P<low>N)(?:\.\.(?P<high>N)(?::(?P<step>N))?)?".replace("N", r"-?[0-9]{1,10}")
 )
@@ -28,7 +26,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Name and extents of `INPUT=1,3,224,224`."""
     name, equals, extents = text.rpartition("=")
     sizes = [size.strip() for size in extents.split(",")]
-    if not (name.strip() and equals and all(_NUMBER.fullmatch(size) for size in sizes)):
+    if not (name.strip() and equals and all(DIGITS.fullmatch(size) for size in sizes)):
         raise UsageError(f"{text!r} is not a shape: write for example INPUT=1,3,224,224")
     return name.strip(), checks.extents(name, [int(size) for size in sizes], text)
 
@@ -60,7 +58,7 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
 def size(text: str) -> tuple[str, tuple[int]]:
     """Name and one size of a symbolic dimension: `T=16`."""
     name, equals, number = text.partition("=")
-    if not (equals and name.strip() and _NUMBER.fullmatch(number.strip())):
+    if not (equals and name.strip() and DIGITS.fullmatch(number.strip())):
         raise UsageError(f"{text!r} is no size of a dimension: write for example T=16")
     return name.strip(), (checks.dimension(name, [int(number)], text)[0],)
 
@@ -83,7 +81,7 @@ def argument(text: str) -> tuple[str, str | int | float]:
     name = checks.argument(name if equals else "", text)
     if _INTEGER.fullmatch(value):
         return name, int(value)
-    return name, float(value) if _DECIMAL.fullmatch(value) else value
+    return name, float(value) if DECIMAL.fullmatch(value) else value
 
 
 def distinct(

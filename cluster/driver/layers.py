@@ -32,7 +32,7 @@ def found_layers(options: TuneOptions) -> Layers:
         TunerError: one cannot be read.
     """
     found: dict[str, tuple[Source, ...]] = {}
-    for name, given in options.replaced:
+    for name, given in options.own_layers:
         source = given if isinstance(given, Source) else find_layer(given, name)
         found[name] = (*found.get(name, ()), source)
     for name, sources in found.items():
@@ -101,7 +101,7 @@ def refuse_pickled_layers(options: TuneOptions) -> None:
     Raises:
         UsageError: there is one.
     """
-    for name, source in options.replaced:
+    for name, source in options.own_layers:
         if isinstance(source, Source) and source.pickled:
             raise UsageError(
                 f"{name}: on a cluster other machines must be able to find it: put the class at "

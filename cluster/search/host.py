@@ -43,7 +43,6 @@ from tuner.storage.facts import Defaults, Tasks
 from tuner.task import Task
 from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
 from tuner.utilisation import Utilisation
-from tuner.view.outcome import settle
 from tuner.view.progress import Snapshot
 from tuner.view.spaces import fruitless
 from tuner.view.winners import winning_lines
@@ -83,7 +82,6 @@ class SearchHost:
         self._wrong = False
         self._ended = self._error = self._trace = ""
         self._warnings: list[str] = []
-        self._settled: Snapshot | None = None
         self._told = threading.Event()
         self._metrics = RunMetrics(str(job.location))
         offer_dashboard(os.environ)
@@ -100,7 +98,7 @@ class SearchHost:
         """The same for those who only look on."""
         session = self._session
         return SearchState(
-            self._settled or (session.snapshot() if session is not None else None),
+            session.snapshot() if session is not None else None,
             self._ended,
             self._error,
             self._trace,
@@ -153,8 +151,7 @@ class SearchHost:
                     programs.add(record)
                 keeper = HistoryKeeper(store, at_work.utilisation or Utilisation())
                 # The history is kept first: the report, which tracking takes along, shows it.
-                others = [_Settled(each, store) for each in (self._metrics, *theirs)]
-                observers: list[Observer] = [keeper, observer, *others]
+                observers: list[Observer] = [keeper, observer, self._metrics, *theirs]
                 self._session = new_session(job, store, at_work, observers, self._begin)
                 if self._stop.is_set() or self._wrong:
                     self._session.stop()
@@ -167,7 +164,6 @@ class SearchHost:
                 self._warnings += _said(checking, run)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
-                self._settled = _settle(self._session.snapshot(), store)
                 return ended
 
     def _stop_wrong(self) -> None:
@@ -259,22 +255,6 @@ class SearchHost:
         return session.snapshot().trials_left if session is not None else self._job.trials
 
 
-class _Settled:
-    """An observer that is told at the end what everybody else is told: the latencies that count."""
-
-    def __init__(self, observer: Observer, store: RecordStore) -> None:
-        self._observer, self._store = observer, store
-        self.on_start = observer.on_start
-        self.on_record = observer.on_record
-        self.on_model = observer.on_model
-        self.on_snapshot = observer.on_snapshot
-        self.on_kernels = observer.on_kernels
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        """See `tuner.session.observer.Observer`."""
-        self._observer.on_end(settle(snapshot, self._store))
-
-
 class _WithStore:
     """A spool observer that announces every task of the store, and at the end keeps the winners as
     an artifact, also where the session was stopped."""
@@ -303,7 +283,7 @@ class _WithStore:
         """Keep the best of each task, and the last values."""
         if self._may_name():
             self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
-        self._spool.on_end(settle(snapshot, self._store))
+        self._spool.on_end(snapshot)
 
 
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
@@ -321,16 +301,6 @@ def _said(checking: ImportChecking, run: RunFolder) -> list[str]:
     if check is None:
         return ["the import was not checked: the run ended before that"]
     return [check.line] if check.state == "skipped" else []
-
-
-def _settle(snapshot: Snapshot, store: RecordStore) -> Snapshot:
-    """The last snapshot with the latencies that count; as it was where that goes wrong, which is
-    not worth the run."""
-    try:
-        return settle(snapshot, store)
-    except Exception:
-        _log.exception("the last lines")
-        return snapshot
 
 
 def _new_uuid(job: SearchJob, run: RunFolder) -> Callable[[], str]:

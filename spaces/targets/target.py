@@ -51,7 +51,7 @@ def emulated_target(text: str) -> str:
     Raises:
         UsageError: it is no CUDA target, malformed JSON, or an unknown option.
     """
-    return resolve_target(target_text.emulated(text))
+    return resolve_target(target_text.emulate(text))
 
 
 def deployed_target(target_json: str) -> str:

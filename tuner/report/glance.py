@@ -7,13 +7,12 @@ times of a run that has ended are those of its last lines, of what was timed aga
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.request.target_text import is_emulated
-from tuner.storage.base import SessionSpan, worked_s
+from tuner.storage.base import SessionSpan, elapsed_s, worked_s
 from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.storage.tallies import count_statuses
@@ -136,26 +135,26 @@ class StoreGlances:
             if self._settled is None:
                 self._settled = view_winners(store, chosen_s(store))
             tasks = self._settled
-        elapsed_s = math.fsum(span.elapsed_s for span in spans)
+        work_s = elapsed_s(spans)
         trials = sum(task.trials for task in tasks)
         return Glance(
             name=self._name,
             state=state,
             at_work=at_work,
             tasks=tasks,
-            elapsed_s=elapsed_s,
-            trials_per_s=trials / elapsed_s if elapsed_s > 0 else 0.0,
+            elapsed_s=work_s,
+            trials_per_s=trials / work_s if work_s > 0 else 0.0,
             utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
             settled=ended,
             modelled=any(is_emulated(p.task.target) for p in self._progress.values()),
             seen_s=spans[-1].heartbeat_s if spans else None,
-            since_improved_s=self._since_improved_s(spans, elapsed_s),
+            since_improved_s=self._since_improved_s(spans, work_s),
         )
 
-    def _since_improved_s(self, spans: Sequence[SessionSpan], elapsed_s: float) -> float | None:
+    def _since_improved_s(self, spans: Sequence[SessionSpan], work_s: float) -> float | None:
         if not self._improved_s:
             return None
-        return max(0.0, elapsed_s - worked_s(spans, max(self._improved_s.values())))
+        return max(0.0, work_s - worked_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
         counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task

@@ -302,7 +302,7 @@ class TuneOptions:
             if not isinstance(given, Source):
                 check(name, given, partial(checks.layer_name, name=name))
         if self.measure == "emulated":
-            self._set("target", target_text.emulated(self.target))
+            self._set("target", target_text.emulate(self.target))
         if self.fast_math:
             self._set("target", target_text.fast_math(self.target))
         if self.l2 is not None:
@@ -316,7 +316,7 @@ class TuneOptions:
         object.__setattr__(self, name, value)
 
     @property
-    def replaced(self) -> tuple[tuple[str, Source | str], ...]:
+    def own_layers(self) -> tuple[tuple[str, Source | str], ...]:
         """`layers`, and the strategy if it is a user's own."""
         if self.strategy in checks.STRATEGIES:
             return self.layers

@@ -43,7 +43,7 @@ def l2_policy(text: object) -> str:
     return one_of("L2 policy", text, L2_POLICIES)
 
 
-def emulated(target_text: str) -> str:
+def emulate(target_text: str) -> str:
     """The emulated device in the place of a CUDA device that a target, checked, names.
 
     A target that names no architecture stands for `EMULATED_ARCH`.

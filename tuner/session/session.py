@@ -37,6 +37,7 @@ from tuner.storage.facts import SessionAlive, SessionEnded
 from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
+from tuner.view.outcome import settle
 from tuner.view.phase import Phase, idle_reasons
 from tuner.view.progress import Snapshot
 
@@ -371,11 +372,12 @@ class Session:
         if ended or now_s - self._drawn_s >= _SNAPSHOT_S:
             self._drawn_s = now_s
             self._snapshot = self._draw()
+        if ended:
+            self._snapshot = settle(self._snapshot, self._store)
         if ended or now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
-            self._store.put(
-                SessionAlive(self._session_id, self._wall(), self._snapshot.utilisation)
-            )
+            used = self._snapshot.utilisation
+            self._store.put(SessionAlive(self._session_id, self._wall(), used))
             for observer in self._observers:
                 (observer.on_end if ended else observer.on_snapshot)(self._snapshot)
 

@@ -29,7 +29,7 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
 
     A task with symbolic dimensions has a few kernels, and a tree that says which shape takes which.
     """
-    from cluster.console.closing_text import mixed_text
+    from cluster.console.closing_text import explain_toolchains
     from cluster.driver.best_schedules import best_schedules
     from tuner.view.folds import view_toolchains
     from tuner.view.run_view import RunView
@@ -43,7 +43,7 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
     _print(schedules)
     if len(used) > 1:
         winners = tuple(schedule.task for schedule in schedules)
-        click.echo(mixed_text(RunView(tasks=winners, toolchains=used)))
+        click.echo(explain_toolchains(RunView(tasks=winners, toolchains=used)))
 
 
 def _print_set(name: str, told: dict[str, Any]) -> None:

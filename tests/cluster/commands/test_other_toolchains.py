@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cluster.cli import run
-from cluster.console.closing_text import mixed_text
+from cluster.console.closing_text import explain_toolchains
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.runs.folder import Manifest
@@ -124,7 +124,7 @@ def test_the_words() -> None:
         TaskView(name, name, toolchain=used) for name, used in zip("abc", "vwx", strict=True)
     )
     used = tuple(ToolchainView(name, 1, ()) for name in "vwx")
-    assert mixed_text(RunView(tasks=tasks, toolchains=used)) == (
+    assert explain_toolchains(RunView(tasks=tasks, toolchains=used)) == (
         "times of 3 toolchains, which cannot be compared; the best of a, b has its time from an "
         "older one (now x)"
     )

@@ -143,11 +143,11 @@ def test_a_task_without_new_trials_is_not_read_anew(
     asked: list[str] = []
     scan = SqliteStore.scan
 
-    def noted(self: SqliteStore, task_key: str, **only: int) -> Iterator[Record]:
+    def note(self: SqliteStore, task_key: str, **only: int) -> Iterator[Record]:
         asked.extend([task_key] * ("fastest" in only))
         return scan(self, task_key, **only)
 
-    monkeypatch.setattr(SqliteStore, "scan", noted)
+    monkeypatch.setattr(SqliteStore, "scan", note)
     store.append_many([(record(OTHER, "new", 0.001), None)])
     assert looking.look(store, 0.0).tasks[1].best_s == 0.001
     assert asked == ["other"]

@@ -24,8 +24,6 @@ from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.spool_observer import RunStatus, SpoolObserver
-from tuner.view.outcome import settle
-from tuner.view.progress import Snapshot
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2)
 _SIZE = 120
@@ -62,15 +60,6 @@ def _measured(task: Task, number: int, speed: float) -> Measurement:
     return Measurement(Status.OK, (latency_s,) * 3, build_s=0.6, run_s=0.5)
 
 
-class _Settling(SpoolObserver):
-    """Is told at the end the latencies that count, as by the search actor."""
-
-    store: SqliteStore
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        super().on_end(settle(snapshot, self.store))
-
-
 def replayed_run(
     run_dir: Path,
     tasks: Sequence[Task],
@@ -104,9 +93,8 @@ def replayed_run(
     }
     defaults = {task.key: _candidate(task, 0) for task in tasks}
     params = {"model": "network", "trials": trials, "seed": seed, "strategy": strategy}
-    spool = _Settling(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
+    spool = SpoolObserver(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
-        spool.store = store
         store.put(Tasks(tasks), Defaults({key: c.key for key, c in defaults.items()}))
         session = Session(
             tasks,

@@ -153,7 +153,7 @@ def a_run() -> MemoryStore:
     return store
 
 
-def settled(store: RecordStore, chosen_s: float | None = None) -> Snapshot:
+def settle_all(store: RecordStore, chosen_s: float | None = None) -> Snapshot:
     """The last snapshot of a session on all tasks of a store, settled."""
     tasks = tuple(
         view if chosen_s is None else replace(view, best_s=chosen_s) for view in view_search(store)
@@ -167,7 +167,7 @@ def test_it_is_read_from_records_and_re_timings_count() -> None:
         store.append_many([(record(f"c{n}", 0.009 - n * 0.0005), None)])
     store.append_many([(record("c10", 0.005, rung=1), None)])
     store.append_many([(record("default", 0.012, rung=1), None)])
-    seen = settled(store)
+    seen = settle_all(store)
     assert seen.settled
     assert (seen.untuned_s, seen.tuned_s) == pytest.approx((0.012, 0.005))
     ((left, _),) = rank_left(seen)
@@ -180,7 +180,7 @@ def test_a_space_all_of_whose_trials_failed_is_named() -> None:
     for n in range(3):
         store.append_many([(record(f"b{n}", None, space="mine"), None)])
     store.append_many([(record("good", 0.005), None)])
-    (space,) = (space for space in settled(store).spaces if space.fruitless)
+    (space,) = (space for space in settle_all(store).spaces if space.fruitless)
     assert (space.space, space.failed) == ("mine", 3)
 
 
@@ -195,13 +195,13 @@ def test_a_symbolic_task_counts_with_its_kernel_set() -> None:
             store.append_many(
                 [(Record(Trial("key", which, instance), Measurement(Status.OK, (seconds,))), None)]
             )
-    seen = settled(store, chosen_s=0.004)
+    seen = settle_all(store, chosen_s=0.004)
     assert seen.tuned_s == pytest.approx(0.004)
     assert [won.name for won, _ in rank_won(seen)] == ["gemm"]
 
 
 def test_an_empty_run() -> None:
-    assert settled(MemoryStore()).uncompared == ()
+    assert settle_all(MemoryStore()).uncompared == ()
     store = MemoryStore()
     store.put(Tasks([TASK]))
-    assert settled(store).uncompared == ("gemm",)
+    assert settle_all(store).uncompared == ("gemm",)

@@ -10,7 +10,7 @@ from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import sampled
 from tuner.generations import first_rung, of_newest
-from tuner.record import Record, TrialKey
+from tuner.record import Record
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults
 from tuner.task import Instance, Task
@@ -130,10 +130,9 @@ def misfiled(store: RecordStore, task_key: str) -> int:
     """The number of a task's records that are filed under the key of another candidate than they
     hold, or that hold the same one as another of its records."""
     seen = Counter(record.trial.key for record in store.scan(task_key))
-    return sum(count - _is_filed(store, key) for key, count in seen.items())
-
-
-def _is_filed(store: RecordStore, key: TrialKey) -> bool:
-    """Whether a trial's record is found under the key of its candidate."""
-    records = store.scan(key.task_key, candidate_key=key.candidate_key)
-    return any(record.trial.key == key for record in records)
+    filed = {
+        record.trial.key
+        for candidate_key in {key.candidate_key for key in seen}
+        for record in store.scan(task_key, candidate_key=candidate_key)
+    }
+    return sum(count - (key in filed) for key, count in seen.items())

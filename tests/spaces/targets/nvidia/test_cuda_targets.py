@@ -226,7 +226,7 @@ def test_a_run_goes_on_with_its_marks_and_with_no_others(
     for ask in ("cuda", WAYS[0], plain, target_text.l2("auto", "warm")):
         assert asks_for(ask, plain)
         assert not asks_for(ask, marked)
-    emulated = resolve_target(target_text.emulated(WAYS[0]))
+    emulated = resolve_target(target_text.emulate(WAYS[0]))
     assert not asks_for(mark("auto"), emulated)
     with_device(H100)
     assert resolve_target(mark("auto")) == marked
