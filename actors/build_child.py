@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.candidate import Candidate, CandidateKind, family
-from tuner.errors import named_line
+from tuner.errors import describe_error
 from tuner.layers import OURS, Layers
 from tuner.record import Status
 from tuner.task import DECLARED, Task
@@ -168,4 +168,4 @@ def _write(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
 def _complaint(error: Exception) -> str:
     """An exception in one line: its class, and the first line of its text that names an error."""
     said = next((line.strip() for line in str(error).splitlines() if "rror" in line), "")
-    return f"{type(error).__name__}: {said[:300]}" if said else named_line(error)
+    return f"{type(error).__name__}: {said[:300]}" if said else describe_error(error)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actors.build_child import NOTHING, BuildAnswer, Written
 from actors.quiet_lock import Quiet
-from actors.warm_child import HOARDING, WarmChild, killed
+from actors.warm_child import HOARDING, WarmChild, was_killed
 from tuner.candidate import Candidate
 from tuner.layers import OURS, Layers
 from tuner.process.outcome import Died, MemoryExceeded, Outcome, Raised, Returned
@@ -135,7 +135,7 @@ class Builder:
                 self._child.rss_bytes() > self._recycle_rss_bytes
             ):
                 self._child.replace()
-            if killed(outcome, tries):
+            if was_killed(outcome, tries):
                 continue
             if fresh or not isinstance(outcome, Died | MemoryExceeded):
                 return _result(outcome, build_s)

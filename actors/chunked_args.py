@@ -20,6 +20,6 @@ def in_pieces(value: Any) -> tuple[bytes, ...]:
     return tuple(data[i : i + _PIECE_BYTES] for i in range(0, len(data), _PIECE_BYTES))
 
 
-def joined(pieces: tuple[bytes, ...]) -> Any:
+def join_pieces(pieces: tuple[bytes, ...]) -> Any:
     """The value that `in_pieces` packed. Only for pieces from this cluster, since it unpickles."""
     return pickle.loads(zlib.decompress(b"".join(pieces)))

@@ -134,7 +134,7 @@ class InlineMeasurer:
             task = self._tasks[job.trial.task_key]
             known = self._references.get((job.trial.task_key, job.trial.instance))
             if known is not None and known.error:
-                self._answer(job.trial, _unchecked(known))
+                self._answer(job.trial, _skip_check(known))
                 continue
             deadline_s = self._build_deadlines.of(job.trial)
             built = _guard(partial(self._builder.build, task, job.trial.candidate, deadline_s))
@@ -170,7 +170,7 @@ class InlineMeasurer:
         trial = ready.job.trial
         for _ in range(2):  # a child that was replaced has lost its references
             if (known := self._learn(trial)).error:
-                return _unchecked(known)
+                return _skip_check(known)
             measured = self._measure(ready)
             if measured.status is not Status.UNCHECKED:
                 break
@@ -202,7 +202,7 @@ class InlineMeasurer:
         self._done.put(record)
 
 
-def _unchecked(known: Learned) -> Measurement:
+def _skip_check(known: Learned) -> Measurement:
     return Measurement(Status.UNCHECKED, error=f"reference output: {known.error}")
 
 

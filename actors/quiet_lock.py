@@ -11,9 +11,9 @@ The directory is its user's alone, links in it are not followed, and only this u
 are children of the process that registered them are stopped: nobody else can have one frozen. A
 section takes the lock, stops the registered process groups, and lets them go on when it is over. If
 its holder dies the kernel frees the lock, and the first supervisor of a frozen process that looks
-(each does every tenth of a second through `watch`) thaws all of them, those of other runs too. A
+(each does every tenth of a second through `watch`) resumes all of them, those of other runs too. A
 section that runs over its limit is broken in the same way: a stopped or wedged holder cannot keep a
-node frozen. A process that may outlive the one that registered it must be thawed without it: a
+node frozen. A process that may outlive the one that registered it must be resumed without it: a
 child is killed with its supervisor, `tuner.tracking.tracker` has somebody wake the tracker.
 
 Frozen time is counted on the system's monotonic clock, which all processes of a machine share,
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
 import stat
@@ -36,7 +35,9 @@ from pathlib import Path
 
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
+from tuner.files.locks import try_flock
 from tuner.files.own_folder import make_own
+from tuner.process.proc import read_stat
 
 PLACE = Path("quiet")
 """The directory's place in the folder that all runs of this user share on a node."""
@@ -119,12 +120,12 @@ class Quiet:
     def frozen_s(self) -> float:
         """Seconds this node spent frozen so far, the section in progress included."""
         total_s, since_s, limit_s = self._read_clock()
-        return total_s + _elapsed(since_s, limit_s)
+        return total_s + _section_s(since_s, limit_s)
 
-    def thaw_if_abandoned(self) -> None:
+    def resume_if_abandoned(self) -> None:
         """Let all processes go on if the section that froze them lost its holder or ran over."""
         _, since_s, limit_s = self._read_clock()
-        overrun = since_s > 0 and _elapsed(since_s, limit_s) >= limit_s
+        overrun = since_s > 0 and _section_s(since_s, limit_s) >= limit_s
         with self._lock(0.0) as held:
             if held:
                 self._settle_clock()
@@ -133,7 +134,7 @@ class Quiet:
                 _send(pid, signal.SIGCONT)
 
     def watch(self, pid: int | None = None) -> Callable[[], float]:
-        """A `frozen_s` for the supervisor of a process, which also thaws the process when due.
+        """A `frozen_s` for the supervisor of a process, which also resumes the process when due.
 
         Args:
             pid: the process; None means all that were registered through this object.
@@ -141,7 +142,7 @@ class Quiet:
 
         def frozen_s() -> float:
             if any(_is_stopped(one) for one in (tuple(self._mine) if pid is None else (pid,))):
-                self.thaw_if_abandoned()
+                self.resume_if_abandoned()
             return self.frozen_s()
 
         return frozen_s
@@ -149,31 +150,21 @@ class Quiet:
     @contextlib.contextmanager
     def _lock(self, deadline_s: float) -> Iterator[bool]:
         """Take the lock; False if it is not free in time. Each call opens its own descriptor, which
-        excludes other threads too.
-
-        Not with filelock: every watcher takes the lock ten times a second, and it must be the
-        kernel's alone, which frees it even where its holder is killed while stopped.
+        excludes other threads too. It must be the kernel's alone, which frees it even where its
+        holder is killed while stopped.
         """
         until = time.monotonic() + deadline_s
         fd = _open(self._directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    held = True
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= until:
-                        held = False
-                        break
-                    time.sleep(_RETRY_S)
+            while not (held := try_flock(fd)) and time.monotonic() < until:
+                time.sleep(_RETRY_S)
             yield held
         finally:
             os.close(fd)
 
     def _find_registered(self) -> list[int]:
         """Registered processes that live. The files of dead ones are removed, and their groups
-        thawed, since nobody else would do that."""
+        resumed, since nobody else would do that."""
         living = []
         for path in self._directory.iterdir():
             if not path.name.isdigit():
@@ -191,7 +182,7 @@ class Quiet:
 
     def _in_section(self) -> bool:
         _, since_s, limit_s = self._read_clock()
-        return since_s > 0 and _elapsed(since_s, limit_s) < limit_s
+        return since_s > 0 and _section_s(since_s, limit_s) < limit_s
 
     def _read_clock(self) -> tuple[float, float, float]:
         try:
@@ -217,7 +208,7 @@ class Quiet:
         """Close the clock's section, be it our own or that of a holder that died."""
         total_s, since_s, limit_s = self._read_clock()
         if since_s > 0:
-            self._write_clock(total_s + _elapsed(since_s, limit_s), 0.0, 0.0)
+            self._write_clock(total_s + _section_s(since_s, limit_s), 0.0, 0.0)
 
 
 def _open(path: Path, flags: int) -> int:
@@ -248,40 +239,30 @@ def _read(path: Path) -> tuple[str, str]:
 
 def _is_child(pid: int, parent: str) -> bool:
     """Whether a process is this user's, and a child of the process `parent`."""
-    fields = _stat(pid)
+    found = read_stat(pid)
     try:
         ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError:
         return False
-    return ours and bool(fields) and fields[1] == parent
+    return ours and found is not None and str(found.parent) == parent
 
 
-def _elapsed(since_s: float, limit_s: float) -> float:
+def _section_s(since_s: float, limit_s: float) -> float:
     """Length of a section so far; at most its limit, and 0 for a section from before a reboot."""
     if since_s <= 0:
         return 0.0
     return max(0.0, min(time.monotonic() - since_s, limit_s))
 
 
-def _stat(pid: int) -> list[str]:
-    """Fields of a process's `stat` from its state on; empty once it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return text.rpartition(")")[2].split()
-
-
 def _read_start(pid: int) -> str | None:
-    """The start of a process in ticks since boot, which with its pid identifies it for ever."""
-    fields = _stat(pid)
-    return fields[19] if fields and fields[0] not in "ZX" else None
+    """The start of a process that lives; None where it does not."""
+    found = read_stat(pid)
+    return found.started if found is not None and found.state not in "ZX" else None
 
 
 def _is_stopped(pid: int) -> bool:
-    fields = _stat(pid)
-    return bool(fields) and fields[0] == "T"
+    found = read_stat(pid)
+    return found is not None and found.state == "T"
 
 
 def _send(pid: int, number: signal.Signals) -> bool:
@@ -296,10 +277,10 @@ def _send(pid: int, number: signal.Signals) -> bool:
 def _wait_stopped(pids: Collection[int]) -> None:
     """Wait a moment until stop signals have arrived everywhere."""
     until = time.monotonic() + _STOP_WAIT_S
-    while time.monotonic() < until and not all(_stopped_or_gone(pid) for pid in pids):
+    while time.monotonic() < until and not all(_is_stopped_or_gone(pid) for pid in pids):
         time.sleep(0.001)
 
 
-def _stopped_or_gone(pid: int) -> bool:
-    fields = _stat(pid)
-    return not fields or fields[0] in "TZX"
+def _is_stopped_or_gone(pid: int) -> bool:
+    found = read_stat(pid)
+    return found is None or found.state in "TZX"

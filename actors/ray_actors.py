@@ -17,7 +17,7 @@ import ray
 
 from actors.build_child import NOTHING, Written
 from actors.builder import Builder, Built
-from actors.chunked_args import joined
+from actors.chunked_args import join_pieces
 from actors.quiet_lock import Quiet
 from actors.runner import Learned, Runner
 from actors.shared_folder import SharedFolder
@@ -153,7 +153,7 @@ class SpaceActor(_Alive):
         self._worker = SpaceWorker(
             log_dir=place.logs, quiet=self._quiet, name=name, layers=place.layers
         )
-        self._worker.put_tasks(joined(tasks))
+        self._worker.put_tasks(join_pieces(tasks))
 
     def ready(self) -> About:
         """Wait for the child to be warm."""
@@ -179,7 +179,7 @@ class BuilderActor(_Alive):
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         super().__init__(place)
-        self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
+        self._tasks: dict[str, Task] = {task.key: task for task in join_pieces(tasks)}
         place, self._away = place.on_this_node()
         self._worker = Builder(
             log_dir=place.logs, quiet=self._quiet, name=name, layers=place.layers
@@ -211,7 +211,7 @@ class RunnerActor(_Alive):
 
     def __init__(self, name: str, place: WorkerPlace, *tasks: bytes) -> None:
         super().__init__(place)
-        self._tasks: dict[str, Task] = {task.key: task for task in joined(tasks)}
+        self._tasks: dict[str, Task] = {task.key: task for task in join_pieces(tasks)}
         place, self._away = place.on_this_node()
         self._worker = Runner(
             target=next(iter(self._tasks.values())).target,

@@ -20,7 +20,7 @@ from tuner.layers import OURS, Layers
 from tuner.request.target_text import is_fast_math
 from tuner.source import Source
 from tuner.task import Instance, Task
-from tuner.user_code.faults import LayerFailed, blamed
+from tuner.user_code.faults import LayerFailed, blame
 from tuner.user_code.load import load
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Checked:
 @lru_cache(maxsize=1)
 def _timer_of(source: Source) -> Any:
     """A user's runner, made once in a process."""
-    with blamed(source, "runner"):
+    with blame(source, "runner"):
         return load(source)()
 
 
@@ -143,9 +143,9 @@ class RunChild:
         import tvm
 
         from spaces.check.choice import reference_of
-        from spaces.ir.symbolic import specialised
+        from spaces.ir.symbolic import specialise
 
-        module = specialised(tvm.ir.load_json(task.module), dict(instance))
+        module = specialise(tvm.ir.load_json(task.module), dict(instance))
         salt = [self._salt] if self._salt else []
         seed = "-".join([task.key, *(f"{name}{value}" for name, value in instance), *salt])
         found = reference_of(
@@ -314,7 +314,7 @@ class RunChild:
 
     def _time_theirs(self, source: Source, timing: Timing, cutoff_s: float | None) -> Timed:
         theirs = _timer_of(source)
-        with blamed(source, "runner, time", always=False):
+        with blame(source, "runner, time", always=False):
             loaded = self._loaded
             found = theirs.time(loaded.module, loaded.arguments, self._device, timing, cutoff_s)
         try:

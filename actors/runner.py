@@ -11,13 +11,12 @@ from typing import Any
 from actors.memory_limit import memory_bytes
 from actors.quiet_lock import NotQuiet, Quiet
 from actors.run_child import Checked
-from actors.warm_child import HOARDING, WarmChild, killed
+from actors.warm_child import HOARDING, WarmChild, was_killed
 from spaces.devices.ladder import Timed
 from spaces.devices.runtime import OUT_OF_MEMORY
 from spaces.targets.backends import backend_of
 from spaces.targets.config import target_cores
-from spaces.targets.cores import usable_cores
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables, usable_cores
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
 from tuner.process.outcome import DeadlinePassed, Died, MemoryExceeded, Outcome, Raised, Returned
@@ -158,7 +157,7 @@ class Runner:
             if isinstance(outcome, Returned):
                 return Learned("", elapsed_s())
             self._child.replace()
-            if killed(outcome, tries):
+            if was_killed(outcome, tries):
                 continue
             if fresh or not _may_be_anothers(outcome):
                 return Learned(str(outcome), elapsed_s())
@@ -202,10 +201,10 @@ class Runner:
         while True:
             tries += 1
             started = self._child.ready(_START_DEADLINE_S)
-            if killed(started, tries):
+            if was_killed(started, tries):
                 continue
             if not isinstance(started, Returned):
-                return _failed(f"runner did not start: {started}")
+                return _fail(f"runner did not start: {started}")
             fresh, self._child.fresh = self._child.fresh, False
             elapsed_s, self._section_s = self._child.stopwatch(), 0.0
             result: Outcome | Measurement = Returned(None)
@@ -217,7 +216,7 @@ class Runner:
             if measured.status not in self._harmless or bool(library) or self._has_grown(fresh):
                 self._child.replace()
             full = _is_full(result)
-            if killed(result, tries) or (full and tries < _FULL_TRIES):
+            if was_killed(result, tries) or (full and tries < _FULL_TRIES):
                 continue
             if full:
                 measured = replace(measured, status=Status.LOST)
@@ -322,14 +321,14 @@ def _judge(result: Outcome | Measurement) -> Measurement:
         case Measurement():
             bad = [s for s in result.samples_s if not (math.isfinite(s) and s > 0)]
             if bad or (result.status is Status.OK and not result.samples_s):
-                return _failed(f"a sample is no time: {bad[0] if bad else 'none was taken'}")
+                return _fail(f"a sample is no time: {bad[0] if bad else 'none was taken'}")
             return result
         case DeadlinePassed() | Raised(kind="TimeoutError", fault=""):
             return Measurement(Status.TIMEOUT, error=str(result))
         case Raised() if result.fault:
-            return replace(_failed(result.fault), fault=result.fault)
+            return replace(_fail(result.fault), fault=result.fault)
         case _:
-            return _failed(str(result))
+            return _fail(str(result))
 
 
 def _is_full(result: Outcome | Measurement) -> bool:
@@ -345,5 +344,5 @@ def _may_be_anothers(result: Outcome | Measurement) -> bool:
     return isinstance(result, Died | MemoryExceeded)
 
 
-def _failed(error: str) -> Measurement:
+def _fail(error: str) -> Measurement:
     return Measurement(Status.RUN_FAILED, error=error)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tuner.files.folder_lock import try_lock
+from tuner.files.locks import try_lock
 from tuner.files.own_folder import make_own
 
 _TRIES = 50

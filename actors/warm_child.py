@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.quiet_lock import Quiet
 from actors.shared_folder import sweep
-from tuner.files.folder_lock import try_lock
+from tuner.files.locks import try_lock
 from tuner.process.child import Child
 from tuner.process.outcome import Died, Outcome, Returned
 
@@ -32,7 +32,7 @@ _TRIES = 3
 """Tries of a candidate whose child is killed from outside, as happens if it fills the memory."""
 
 
-def killed(outcome: object, tries: int) -> bool:
+def was_killed(outcome: object, tries: int) -> bool:
     """Whether a child was killed from outside, and its work is worth another try."""
     return isinstance(outcome, Died) and outcome.from_outside and tries < _TRIES
 

@@ -162,8 +162,8 @@ def cores_of(target: str) -> tuple[str, int]:
     """Canonical JSON of a CPU target, and the threads that kernels use."""
     from spaces.targets.backends import backend_of
     from spaces.targets.config import target_cores
+    from spaces.targets.cores import thread_variables
     from spaces.targets.target import resolve_target
-    from spaces.targets.threads import thread_variables
 
     resolved = resolve_target(target)
     if not backend_of(resolved).on_host:

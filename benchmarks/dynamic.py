@@ -38,10 +38,10 @@ from benchmarks.race import Contestant, Library, NumpyMatmul, Ours, run_race
 from cluster.console import parse
 from cluster.driver.export import export_library
 from cluster.driver.kernel_sets import kernel_set
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables
 from tuner import checks
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.shapes import joint, measured_shapes, sampled
+from tuner.dynamic.shapes import choose_measured, joint, sample_shapes
 from tuner.errors import TunerError
 from tuner.process.child import Child
 from tuner.process.outcome import Returned
@@ -88,9 +88,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def sizes_alone(sizes: Sequence[int], most: int) -> list[int]:
     """Sizes to tune alone, spread over all; none that a search measured, if it did not all."""
     shapes = joint([("T", tuple(sizes))])
-    measured = {instance for instance, _ in measured_shapes(shapes)}
+    measured = {instance for instance, _ in choose_measured(shapes)}
     others = tuple(shape for shape in shapes if shape[0] not in measured)
-    return [dict(instance)["T"] for instance, _ in sampled(others or shapes, most)]
+    return [dict(instance)["T"] for instance, _ in sample_shapes(others or shapes, most)]
 
 
 def _row(

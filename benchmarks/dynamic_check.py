@@ -57,14 +57,14 @@ class Checker:
         from tvm.ir import IRModule
 
         from benchmarks.dynamic_programs import open_program
-        from spaces.deploy.dispatch import dispatched
+        from spaces.deploy.dispatch import make_dispatcher
         from spaces.lowering.plain_shapes import with_plain_shapes
 
         nothing = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
         # The tree speaks of the dimensions that the tuner sees.
         program = with_plain_shapes(IRModule({"main": open_program(self._kind)}))["main"]
         idle = tvm.tirx.PrimFunc(program.params, nothing, program.ret_type, program.attrs)
-        module = IRModule(dispatched("decide", [idle] * kernels, tree))
+        module = IRModule(make_dispatcher("decide", [idle] * kernels, tree))
         library = tvm.compile(module, target=tvm.target.Target({"kind": "llvm"})).mod
         one = [tvm.runtime.tensor(x) for x in operands(self._kind, 1)]
         evaluator = library.time_evaluator("decide", tvm.cpu(), number=_CALLS, repeat=_ROUNDS)

@@ -26,7 +26,7 @@ from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
 from cluster.console import parse
 from cluster.driver.export import export_library
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables
 from tuner import checks
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once

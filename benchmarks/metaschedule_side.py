@@ -17,7 +17,7 @@ from benchmarks.metaschedule_child import DATABASE, EVENTS, Order
 from benchmarks.our_side import SKIP, memory_mb
 from benchmarks.process_tree import Watched, watch
 from benchmarks.suites import Workload
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables
 from tuner.effort import Timing
 
 _ROOT = Path(__file__).parent.parent

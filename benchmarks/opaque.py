@@ -46,12 +46,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _drafted(kind: str, target: str) -> dict[str, Any]:
     from examples.mixed_space import program
-    from spaces.design_space.declared.spaces import declared_spaces
+    from spaces.design_space.declared.spaces import find_declared
     from spaces.lowering.extract_tasks import task_of
 
     task = task_of(program(**_SIZES), target, name="program")
     source = SpaceSource(str(_FILE), _FILE.read_text(), kind, parts=("tiles",))
-    (space,) = declared_spaces(replace(task, space=source))
+    (space,) = find_declared(replace(task, space=source))
     parents: list[Any] = []
     fresh_share, fresh_ms = _share(task, space, parents, mutate=False)
     mutated_share, mutated_ms = _share(task, space, parents, mutate=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.figures import ratio, spread
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables
 from tuner.candidate import Candidate
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned

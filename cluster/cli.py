@@ -38,7 +38,7 @@ from cluster.commands.tune import tune
 from cluster.console.flags import Border, debug_flag
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner import __version__
-from tuner.errors import TunerError, named_line
+from tuner.errors import TunerError, describe_error
 
 _MOST_LINES = 3
 
@@ -100,7 +100,7 @@ def _refuse(error: Exception) -> int:
         _say(f"tuner: {error}; mend that and try again")
     else:
         _say(
-            f"tuner: unexpected {named_line(error)}",
+            f"tuner: unexpected {describe_error(error)}",
             "This is a defect of tuner; what was measured is kept. --debug shows where it is.",
         )
     return 1

@@ -99,7 +99,7 @@ def _tune_here(
                 state = watch_search(actor, watch, stop, ours=True)
             finally:
                 _let_go(actor)
-    return [(run, _told(state, job.note))]
+    return [(run, _add_note(state, job.note))]
 
 
 def _tune_there(
@@ -115,7 +115,7 @@ def _tune_there(
     from cluster.driver.device_wait import Wait
     from cluster.driver.devices import devices_on_cluster
     from cluster.driver.multi_device import parts, watch_all
-    from cluster.driver.run_target import begun_target
+    from cluster.driver.run_target import read_begun_target
     from cluster.ray_workers.autoscaler import RayAutoscaler
     from cluster.ray_workers.nodes import NodeWatch
     from cluster.ray_workers.ray_cluster import ray_cluster
@@ -129,7 +129,7 @@ def _tune_there(
             return [(run, watch_search(actor, watch, stop))]
         check_cheaply(options)
         wait = Wait(NodeWatch().look, RayAutoscaler(), options.device_wait_s, stop)
-        begun = begun_target(run, options.target)
+        begun = read_begun_target(run, options.target)
         devices = devices_on_cluster(begun or options.target, wait)
         jobs, searches, places = {}, {}, {}
         for part in parts(options.target, run, devices):
@@ -148,17 +148,17 @@ def _tune_there(
                 jobs[name] = preparation.finish(stop)
         searches |= {n: (start_search(job), True) for n, job in jobs.items()}
         states = watch_all(searches, watch, stop)
-    told = _told_once({name: job.note for name, job in jobs.items()})
-    return [(places[name], _told(state, told.get(name, ""))) for name, state in states.items()]
+    told = _drop_repeated({name: job.note for name, job in jobs.items()})
+    return [(places[name], _add_note(state, told.get(name, ""))) for name, state in states.items()]
 
 
-def _told_once(notes: dict[str, str]) -> dict[str, str]:
+def _drop_repeated(notes: dict[str, str]) -> dict[str, str]:
     """Notes by device, without those that repeat an earlier device's."""
     first = {note: name for name, note in reversed(notes.items())}
     return {name: note for note, name in first.items()}
 
 
-def _told(state: SearchState, note: str) -> SearchState:
+def _add_note(state: SearchState, note: str) -> SearchState:
     """The state of a search, with a note from before its start among the warnings."""
     return replace(state, warnings=(note, *state.warnings)) if note else state
 

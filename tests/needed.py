@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from spaces.codegen.cuda.nvcc import find_nvcc, nvcc_version, packaged_nvcc
+from spaces.codegen.cuda.nvcc import find_nvcc, find_packaged_nvcc, nvcc_version
 from spaces.codegen.cuda.nvrtc import find_nvrtc
 from tuner.errors import TunerError
 
@@ -57,7 +57,7 @@ def needed_nvrtc() -> Path:
 
 def with_cuda_programs(path: str) -> str:
     """A PATH on which those that the environment's own packages bring come first."""
-    packaged = packaged_nvcc()
+    packaged = find_packaged_nvcc()
     found = [] if packaged is None else [str(packaged.parent)]
     folders = path.split(os.pathsep)
     return os.pathsep.join([*found, *(folder for folder in folders if folder not in found)])

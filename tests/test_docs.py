@@ -27,7 +27,7 @@ from cluster.commands.tune import _report as tune_report
 from cluster.commands.tune import _summary as tune_summary
 from cluster.console.doctor_checks import Finding
 from cluster.driver.best_schedules import best_schedules
-from cluster.driver.kernel_sets import described
+from cluster.driver.kernel_sets import describe_set
 from cluster.driver.tune_result import TuneResult
 from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
@@ -36,18 +36,17 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.effort import EFFORTS, Timing
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.glance import Glance, glance_json
+from tuner.report.summary import RunSummary, summary_json
 from tuner.report.trust.claims import Claim
-from tuner.report.trust.verify import Seen, Verdict, verified
+from tuner.report.trust.verify import Seen, Verdict, judge
 from tuner.runs.folder import RunFolder
 from tuner.search.dynamic.small_shape_fallback import SLOWER
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.task import Task
-from tuner.tracking.spool import Artifact, Metrics, TrackingPaths, read_lines
-from tuner.tracking.spool_observer import RunStatus, SpoolObserver
-from tuner.tracking.stored_records import RecordCurves, RecordFiles
+from tuner.tracking.entries import Metrics, TrackingPaths, artifacts
+from tuner.tracking.observer import RunStatus, TrackingObserver
+from tuner.tracking.reader import Position, RunReader
 from tuner.tracking.tracker import open_command
 from tuner.utilisation import BUILDER, BUSY, RUNNER, SPACE, STARTING, WAITING, Idle
 from tuner.view.as_json import status_json
@@ -334,8 +333,8 @@ def test_keys_of_status() -> None:
 
 
 def test_keys_of_top() -> None:
-    glance = Glance(name="x", state="at work")
-    assert keys({"runs": [glance_json(glance)]}) == rows("JSON of `top`")
+    summary = RunSummary(name="x", state="at work")
+    assert keys({"runs": [summary_json(summary)]}) == rows("JSON of `top`")
 
 
 def test_what_workers_do_is_in_the_reference() -> None:
@@ -352,7 +351,7 @@ def test_keys_of_best() -> None:
 
 def test_keys_of_verify() -> None:
     claim = Claim(TASK, DEFAULT, (("T", 5),), "", 1.0, (), None, None, "", "")
-    told = {"run": "run", "seed": 1, **verified([claim], [Seen()]).to_json()}
+    told = {"run": "run", "seed": 1, **judge([claim], [Seen()]).to_json()}
     assert keys(told) == rows("JSON of `verify`")
     for verdict in Verdict:
         assert f"`{verdict}`" in section("JSON of `verify`")
@@ -371,7 +370,7 @@ def test_keys_of_explain() -> None:
 def test_keys_of_a_kernel_set() -> None:
     shape = ShapeTimes((("T", 5),), 1.0, 0, 1e-3, 1e-3, True)
     chosen = KernelSet((), Leaf(0), (1.0,), 1.0, (shape,), None, 0)
-    assert keys(described(TASK, chosen)) == rows("JSON of `best`: `kernel_set`")
+    assert keys(describe_set(TASK, chosen)) == rows("JSON of `best`: `kernel_set`")
 
 
 def test_keys_of_bench() -> None:
@@ -441,25 +440,23 @@ def test_timing() -> None:
 
 
 def test_metrics_and_artifacts(tmp_path: Path) -> None:
-    spool = SpoolObserver(tmp_path, name="run", params={})
-    spool.on_start([TASK])
-    spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
     shape = ShapeTimes((("T", 5),), 1.0, 0, 1e-3, 1e-3, True)
-    spool.on_kernels("key", KernelSet((DEFAULT,), Leaf(0), (1.0,), 1.0, (shape,), 0.05, 3))
-    spool.on_end(a_snapshot())
-    spool.close(RunStatus.FINISHED)
     good = Measurement(Status.OK, (0.5,))
-    with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
+    paths = TrackingPaths(tmp_path)
+    with closing(SqliteStore(paths.store)) as store:
         store.put(Tasks([TASK]))
+        observer = TrackingObserver(paths, store, name="run", params={})
+        observer.on_start([TASK])
+        observer.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
         for rung in (0, 1):
             store.append_many([(Record(Trial("key", DEFAULT, rung=rung), good), None)])
-    paths = TrackingPaths(tmp_path)
-    curves = RecordCurves(paths.store, paths.spool, lambda task: True)
-    files_of = RecordFiles(paths.store, paths.folder)
-    files_of.over = True
-    items = [*curves.after(0, 9), *files_of.after(0, 9)]
-    entries = [line.entry for line in read_lines(paths.spool)]
-    entries += [entry for item in items for entry in item.entries]
+        observer.on_kernels("key", KernelSet((DEFAULT,), Leaf(0), (1.0,), 1.0, (shape,), 0.05, 3))
+        observer.on_end(a_snapshot())
+        observer.close(RunStatus.FINISHED)
+    reader = RunReader(paths)
+    reader.over = True
+    reader.write_file(0)
+    entries = [entry for item in reader.after(Position(), 99) for entry in item.entries]
     text = section("MLflow")
     named = {name for line in text.splitlines() for name in re.findall("`([a-z_/]+)`", line)}
     values = {name for e in entries if isinstance(e, Metrics) for name in e.values}
@@ -467,7 +464,7 @@ def test_metrics_and_artifacts(tmp_path: Path) -> None:
     assert "trials_failed/STATUS" in text
     groups = {name.partition("/")[0] for name in named if "/" in name}
     assert groups >= {name.partition("/")[0] for name in values}
-    files = {e.path.partition("/")[0] for e in entries if isinstance(e, Artifact)}
+    files = {name.partition("/")[0] for name, _, _ in artifacts(tmp_path)}
     assert {"records", "cost_model", "kernels"} <= files
     assert all(f"`{name}" in text for name in files)
 

@@ -39,7 +39,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for home in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(home, raising=False)
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
 
 

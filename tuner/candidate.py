@@ -28,8 +28,6 @@ class CandidateKind(StrEnum):
 
 LIBRARIES = "library"
 """The family of the spaces whose candidates call libraries."""
-KNOBS_KEY = "tuner.knobs"
-"""The annotation that keeps a template's settings in the traces that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +55,6 @@ class Candidate:
             of += f"\n{self.space}"
         return hashlib.sha256(of.encode()).hexdigest()[:16]
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Its key; for a trace that keeps a template's settings, as earlier versions recorded them,
-        also the key of these settings."""
-        if self.kind is CandidateKind.TRACE and (knobs := knobs_of(self)) is not None:
-            return self.key, of_knobs(knobs, self.space).key
-        return (self.key,)
-
 
 def family(space: str) -> str:
     """The kind of a space, by its name: what comes before the colon."""
@@ -82,7 +72,7 @@ def without_version(space: str) -> str:
     return space.partition("@")[0]
 
 
-def shown_space(space: str) -> str:
+def display_space(space: str) -> str:
     """The same, and a declared space under the name alone that its user gave it."""
     return without_version(space).removeprefix("declared:")
 
@@ -105,18 +95,12 @@ def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
 
 def knobs_of(candidate: Candidate) -> dict[str, int] | None:
     """The settings of a template that a candidate stands for; None where it has none."""
-    if candidate.kind is CandidateKind.KNOBS:
-        return {name: int(value) for name, value in json.loads(candidate.payload).items()}
-    if candidate.kind is not CandidateKind.TRACE or KNOBS_KEY not in candidate.payload:
+    if candidate.kind is not CandidateKind.KNOBS:
         return None
-    for kind, inputs, attributes, *_ in json.loads(candidate.payload)[0]:
-        if kind == "Annotate" and list(attributes) == [KNOBS_KEY]:
-            pairs = (pair.split("=") for pair in str(inputs[1]).strip('"').split())
-            return {name: int(value) for name, value in pairs}
-    return None
+    return {name: int(value) for name, value in json.loads(candidate.payload).items()}
 
 
-def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
+def specialise_for(candidate: Candidate, instance: Instance) -> Candidate:
     """A kernel for many shapes as one that serves a single shape: the same schedule, but every
     loop's length is known when it is compiled."""
     parts: list[object] = [dict(instance), candidate.payload]
@@ -127,7 +111,7 @@ def specialised_for(candidate: Candidate, instance: Instance) -> Candidate:
 
 
 def generic_of(candidate: Candidate) -> tuple[Candidate, Instance]:
-    """The kernel and the shape that a specialised copy was made of; see `specialised_for`."""
+    """The kernel and the shape that a specialised copy was made of; see `specialise_for`."""
     shape, payload, *more = json.loads(candidate.payload)
     kind = CandidateKind(more[0]) if more else CandidateKind.TRACE
     return Candidate(kind, payload, candidate.space, candidate.trace), tuple(shape.items())

@@ -27,7 +27,7 @@ def first_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:200]
 
 
-def named_line(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The class of an error and its first line that says something, if there is one."""
     name = type(error).__name__
     return f"{name}: {first_line(error)}" if str(error).strip() else name

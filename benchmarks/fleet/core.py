@@ -28,7 +28,8 @@ from tuner.session.session import Session
 from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.tracker import RunStatus, SpoolObserver
+from tuner.tracking.entries import TrackingPaths
+from tuner.tracking.tracker import RunStatus, TrackingObserver
 from tuner.utilisation import Utilisation
 from tuner.view.progress import Snapshot
 
@@ -183,7 +184,7 @@ def run_core(
     utilisation: Utilisation | None = None,
     limit_s: float = 600.0,
 ) -> Went:
-    """Run a session with store, spool and observers.
+    """Run a session with store, tracking and observers.
 
     Args:
         sought: None is what is free of cost.
@@ -192,8 +193,9 @@ def run_core(
     sought = sought or free_of_cost()
     run = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    spool, timeline = SpoolObserver(folder, name="simulated", params={}), Timeline()
+    timeline = Timeline()
     with closing(SqliteStore(run.store)) as store:
+        tracked = TrackingObserver(TrackingPaths(folder), store, name="simulated", params={})
         store.put(Tasks(sought.tasks), Defaults({k: c.key for k, c in sought.defaults.items()}))
         session = Session(
             sought.tasks,
@@ -204,12 +206,12 @@ def run_core(
             effort=EFFORTS["quick"],
             make_search=sought.make_search,
             seed=0,
-            observers=[spool, timeline],
+            observers=[tracked, timeline],
         )
         started_s = time.monotonic()
         session.run()
         wall_s = time.monotonic() - started_s
-        spool.close(RunStatus.FINISHED)
+        tracked.close(RunStatus.FINISHED)
         times_s = tuple(sorted(r.time_s for r in store.scan() if r.trial.rung == 0))
     rss_mb = psutil.Process().memory_info().rss / 2**20
     return Went(len(times_s), wall_s, times_s, rss_mb, tuple(timeline.snapshots))

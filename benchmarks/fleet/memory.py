@@ -1,9 +1,10 @@
 """What a search's process keeps of each record and of the time: a run with made-up workers.
 
-Search, cost model, dataset, store and spool are the real ones, on six tasks that were recorded (see
-`tuner.replay.recording`). What workers do is made up: a draft is answered at once by a candidate
-that nobody had before, whose program text is as long as a real one's, and which is described and
-timed as one that was recorded. Such a space never ends, and neither TVM nor a device is needed.
+Search, cost model, dataset, store and tracking are the real ones, on six tasks that were recorded
+(see `tuner.replay.recording`). What workers do is made up: a draft is answered at once by a
+candidate that nobody had before, whose program text is as long as a real one's, and which is
+described and timed as one that was recorded. Such a space never ends, and neither TVM nor a device
+is needed.
 """
 
 from __future__ import annotations

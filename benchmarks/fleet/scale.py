@@ -1,10 +1,11 @@
 """How many slots the search keeps busy: a simulated fleet from 1 to 256, and the core alone.
 
 Slots sleep for 300 ms a trial. Everything else is real: session, leases, signs of life, store,
-spool, and Ray between the search and the slots' hosts. Efficiency is trials a second over what as
-many slots could do at best. The core without Ray answers every trial at once, so its rate is where
-it saturates; the fleet saturates at the best rate of all its sizes, which is that of so many slots.
-First of all a session takes 100,000 records, and its memory is read on the way: see `memory`.
+tracking, and Ray between the search and the slots' hosts. Efficiency is trials a second over what
+as many slots could do at best. The core without Ray answers every trial at once, so its rate is
+where it saturates; the fleet saturates at the best rate of all its sizes, which is that of so many
+slots. First of all a session takes 100,000 records, and its memory is read on the way: see
+`memory`.
 """
 
 from __future__ import annotations

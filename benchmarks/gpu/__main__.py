@@ -40,14 +40,14 @@ def main() -> int:
 
     options = _flags().parse_args()
     import_tvm_lean()
-    from spaces.targets.target import emulated_target
+    from spaces.targets.target import emulate_target
 
     emulated, out = False, options.out
     try:
         target = find_target(options.target)
     except TunerError as error:
         print(f"{error}\nSmall programs run on the emulated device.", file=sys.stderr)
-        target, emulated = emulated_target(_EMULATED), True
+        target, emulated = emulate_target(_EMULATED), True
         out = out and mark_emulated(out)
     known = ON_THE_EMULATED_DEVICE if emulated else ON_A_DEVICE
     chosen = [w for w in known if _is_asked(w, options.only)]

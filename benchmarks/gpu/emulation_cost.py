@@ -54,9 +54,9 @@ def main() -> int:
 def drawn_builds(dtype: str, count: int) -> Iterator[Build]:
     """Builds of samples of the product's space."""
     from spaces.codegen.artifact import build_artifact, load_kernel
-    from spaces.targets.target import emulated_target
+    from spaces.targets.target import emulate_target
 
-    target = emulated_target(_EMULATED)
+    target = emulate_target(_EMULATED)
     workload = Workload("product", "product", (_SIZE, _SIZE, _SIZE), dtype)
     for module in workload.draw(target, count):
 
@@ -73,14 +73,16 @@ def build_hopper() -> Callable[..., object]:
     """The program for Hopper."""
     import tvm
 
-    from spaces.emulation.host_code import hosted_pipeline
+    from spaces.emulation.host_code import register_host_pipeline
     from spaces.emulation.library import on_emulated
     from tests.spaces.emulation import hopper
 
     target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
     module = tvm.IRModule({"main": hopper.product(_SIZE, _SIZE, _SIZE, columns=_SIZE)})
     with target:
-        library = tvm.compile(module, target=target, tir_pipeline=hosted_pipeline("tirx")).mod
+        library = tvm.compile(
+            module, target=target, tir_pipeline=register_host_pipeline("tirx")
+        ).mod
     kernel: Callable[..., object] = on_emulated(library, target)["main"]
     return kernel
 

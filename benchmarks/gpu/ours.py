@@ -274,10 +274,10 @@ def shapes(side: Side) -> list[tuple[list[int], str]]:
     import tvm
 
     from spaces.check.draws import arguments
-    from spaces.ir.symbolic import specialised
+    from spaces.ir.symbolic import specialise
 
     task, _ = _space(side.workload, side.target)
-    module = specialised(tvm.ir.load_json(task.module), dict(side.workload.least))
+    module = specialise(tvm.ir.load_json(task.module), dict(side.workload.least))
     return [(list(argument.shape), argument.dtype) for argument in arguments(module["main"])]
 
 

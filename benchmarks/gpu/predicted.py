@@ -16,7 +16,7 @@ from spaces.devices.launch_model import launch_s
 from spaces.emulation.library import Launch
 from spaces.ir.element_types import is_float
 from spaces.ir.guard import note
-from spaces.ir.tvm_compat import element_bits, known_int
+from spaces.ir.tvm_compat import as_int, element_bits
 
 _PASSES = (
     "LowerCrossThreadReduction",
@@ -98,7 +98,7 @@ class _Unknown(Exception):
 
 
 def _length(expression: Any) -> int:
-    known = known_int(expression)
+    known = as_int(expression)
     if known is None:
         raise _Unknown
     return known

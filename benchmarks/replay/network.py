@@ -33,7 +33,7 @@ from benchmarks.replay.policies import (
 from tuner.replay.noise import NOISES
 from tuner.replay.recording import Recording
 from tuner.session.allocator import Allocator
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.view.task_view import TaskView
 from tuner.view.winners import choose_best
 

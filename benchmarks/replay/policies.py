@@ -38,7 +38,7 @@ from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.user_code.find import find_layer
 from tuner.user_code.load import load as load_layer

@@ -78,7 +78,7 @@ def _layer(name: str, value: Any) -> Any:
     """What names a layer, as text, or the file that has its class."""
     if isinstance(value, str | Path):
         return str(value)
-    return find.given_layer(value, name)
+    return find.resolve_layer(value, name)
 
 
 def _pairs(field: str, said: Mapping[str, Any]) -> Sizes:

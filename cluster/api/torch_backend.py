@@ -131,12 +131,12 @@ class Graph:
         return wanted
 
     def _compile(self, kept: Any, arguments: Sequence[Any]) -> Callable[..., Any]:
-        from cluster.api.torch_graph import callable_of, imported
+        from cluster.api.torch_graph import callable_of, import_program
 
         wishes = self._wishes
         on_gpu = any(getattr(a, "is_cuda", False) for a in arguments)
         target = resolve_target(str(wishes.target or ("cuda" if on_gpu else "llvm")))
-        model = imported(kept.program)
+        model = import_program(kept.program)
         module = lower(model.module, target)
         if known := (*wishes.stores, *self._results):
             module = ApplyBest(*known, target=target)(module)

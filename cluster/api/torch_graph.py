@@ -103,7 +103,7 @@ def _is_weight(argument: Any) -> bool:
     return isinstance(argument, torch.nn.Parameter) or hasattr(argument, _STATIC)
 
 
-def imported(program: Any) -> Model:
+def import_program(program: Any) -> Model:
     """The model of an exported program, whose weights are taken to the host: compilers read them.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.api.keywords import FIELDS, LAYERS, model_spec, tune_options
-from cluster.driver.kept_model import check_kept, kept_model
+from cluster.driver.kept_model import check_kept, load_kept_model
 from cluster.driver.tune_result import TuneResult
 from tuner.errors import UsageError
 from tuner.request.model_spec import ModelSpec
@@ -115,7 +115,7 @@ def options_of(model: Any, said: Mapping[str, Any]) -> TuneOptions:
 def _spec(model: Any, said: Mapping[str, Any], run: Any) -> ModelSpec:
     if model is None:
         check_kept(run, said)
-        return kept_model(RunLocation.of(run))
+        return load_kept_model(RunLocation.of(run))
     if isinstance(model, ModelSpec):
         for name in said:
             raise UsageError(f"{name}: a ModelSpec says it all, so nothing can be said beside it")

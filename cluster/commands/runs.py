@@ -31,7 +31,9 @@ def folder_of(run: RunLocation, *, model: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manifest, SqliteStore]]:
+def open_run(
+    run: RunLocation, *, wrong_too: bool = False
+) -> Iterator[tuple[Manifest, SqliteStore]]:
     """The manifest of a run and its records, also while another process works on it.
 
     Args:
@@ -45,13 +47,13 @@ def opened(run: RunLocation, *, wrong_too: bool = False) -> Iterator[tuple[Manif
     from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.runs.import_check import refuse_wrong_import
     from tuner.storage.sqlite_store import SqliteStore
-    from tuner.view.words import modelled_note
+    from tuner.view.words import note_modelled
 
     folder, manifest = read_run(folder_of(run))
     refuse_unbegun(folder, run)
     if not wrong_too:
         refuse_wrong_import(folder)
-    if note := modelled_note(manifest.target):
+    if note := note_modelled(manifest.target):
         click.echo(f"tuner: note: {note}", err=True)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import debug_flag, json_flag, run_argument
 from cluster.console.output import print_json, print_table
-from tuner.candidate import shown_space
+from tuner.candidate import display_space
 from tuner.record import Status
 from tuner.run_location import RunLocation
 
@@ -30,14 +30,14 @@ _WRITTEN_OUT = 1_000_000
 @debug_flag
 def status(run: RunLocation, as_json: bool) -> None:
     """Show the tasks of the run in DIR: trials, failures by kind, best latency so far."""
-    from cluster.driver.kernel_sets import chosen_s
+    from cluster.driver.kernel_sets import read_latencies_s
     from tuner.view.as_json import status_json
     from tuner.view.folds import view_run
 
-    with opened(run, wrong_too=True) as (manifest, store):
+    with open_run(run, wrong_too=True) as (manifest, store):
         # Choosing kernels takes a while, which is not to be taken from a run that measures.
         ended = all(span.ended_s is not None for span in store.sessions()[-1:])
-        known = chosen_s(store, manifest.max_kernels) if ended else {}
+        known = read_latencies_s(store, manifest.max_kernels) if ended else {}
         view = view_run(store, known)
     if as_json:
         print_json(status_json(view))
@@ -78,17 +78,17 @@ def _print(run: RunView) -> None:
 
 def print_spaces(spaces: Sequence[SpaceView]) -> None:
     """What came of each design space, as a table."""
-    from cluster.console.terminal import latency, listed
+    from cluster.console.terminal import latency, list_names
 
     rows = [
         (
-            shown_space(space.space),
+            display_space(space.space),
             _number(space.points),
             str(space.explored),
             str(space.trials),
             str(space.failed),
             latency(space.best_s),
-            listed(space.won, _NAMED) or "-",
+            list_names(space.won, _NAMED) or "-",
         )
         for space in spaces
     ]

@@ -83,7 +83,7 @@ def _extract(
 ) -> tuple[str, Model, Sequence[Task], str]:
     """The target, the model, its tasks, and a note on functions that are not tuned."""
     from spaces.frontends.model import load_model
-    from spaces.lowering.extract_tasks import extract, left_as_they_are
+    from spaces.lowering.extract_tasks import describe_untuned, extract
     from spaces.lowering.lower import lower
     from spaces.targets.target import resolve_target
 
@@ -91,7 +91,7 @@ def _extract(
     model = load_model(spec)
     lowered = lower(model.module, resolved)
     found = extract(lowered, resolved, only, model.shapes)
-    return resolved, model, found, left_as_they_are(lowered, model.shapes)
+    return resolved, model, found, describe_untuned(lowered, model.shapes)
 
 
 def task_report(target: str, found: Sequence[Task], note: str = "") -> dict[str, Any]:

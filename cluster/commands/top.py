@@ -19,8 +19,8 @@ from tuner.run_location import RunLocation
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from cluster.driver.run_glances import Looking
-    from tuner.report.glance import Glance
+    from cluster.driver.run_summaries import Looking
+    from tuner.report.summary import RunSummary
 
 _END_S = 3.0
 _ONCE_S = 30.0
@@ -44,7 +44,7 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
 
     from cluster.console.top_table import in_order, top_picture, why_unreadable
     from cluster.ray_workers.ray_cluster import is_embedded
-    from tuner.report.glance import glance_json
+    from tuner.report.summary import summary_json
 
     on_cluster = not runs and not is_embedded(address)
     if runs and address != "auto":
@@ -55,15 +55,15 @@ def top(runs: tuple[RunLocation, ...], address: str, once: bool, as_json: bool) 
     live = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
     with nothing_on_stdout(as_json), _looking(runs, address if on_cluster else "") as looking:
         found = _first(looking)
-        nothing = bool(runs) and not any(glance.readable for glance in found)
+        nothing = bool(runs) and not any(summary.readable for summary in found)
         if live and not (once or as_json or nothing):
             _show_live(console, looking)
             return 0
     if as_json:
-        print_json({"runs": [glance_json(glance) for glance in in_order(found)]})
+        print_json({"runs": [summary_json(summary) for summary in in_order(found)]})
     elif nothing:
-        for glance in in_order(found):
-            click.echo(f"tuner: {why_unreadable(glance)}", err=True)
+        for summary in in_order(found):
+            click.echo(f"tuner: {why_unreadable(summary)}", err=True)
     else:
         width = console.width if console.is_terminal else _WIDTH
         picture = top_picture(found, width=width, rows=None)
@@ -81,24 +81,24 @@ def _looking(runs: Sequence[RunLocation], address: str) -> Iterator[list[Looking
     Raises:
         TunerError: no cluster answers.
     """
-    from cluster.driver.run_glances import Looking, Runs, RunsHere, named_runs, runs_at_work
+    from cluster.driver.run_summaries import Looking, Runs, RunsHere, find_runs, runs_at_work
 
     with contextlib.ExitStack() as stack:
         looking: list[Looking] = []
         stack.callback(_end, looking)
 
-        def look(source: Callable[[float], Sequence[Glance]], name: str) -> None:
+        def look(source: Callable[[float], Sequence[RunSummary]], name: str) -> None:
             looking.append(Looking(source, name))
 
         if address:
-            from cluster.driver.run_glances import searches_there
+            from cluster.driver.run_summaries import searches_there
             from cluster.ray_workers.ray_cluster import ray_cluster
 
             stack.enter_context(ray_cluster(address))
             look(searches_there, address)
         elif runs:
             for location in runs:
-                look(Runs(named_runs(location)), str(location))
+                look(Runs(find_runs(location)), str(location))
         else:
             look(RunsHere(Path(), runs_at_work), "this machine")
         yield looking
@@ -113,7 +113,7 @@ def _end(looking: Sequence[Looking]) -> None:
         one.join(until_s - time.monotonic())
 
 
-def _first(looking: Sequence[Looking]) -> list[Glance]:
+def _first(looking: Sequence[Looking]) -> list[RunSummary]:
     """What is seen first; waits for it, but not for ever."""
     until_s = time.monotonic() + _ONCE_S
     for one in looking:
@@ -121,12 +121,12 @@ def _first(looking: Sequence[Looking]) -> list[Glance]:
     return _all(looking)
 
 
-def _all(looking: Sequence[Looking]) -> list[Glance]:
-    return [glance for one in looking for glance in one.last()]
+def _all(looking: Sequence[Looking]) -> list[RunSummary]:
+    return [summary for one in looking for summary in one.last()]
 
 
 def _show_live(console: Console, looking: Sequence[Looking]) -> None:
-    from cluster.console.live_screen import keys, shown_live
+    from cluster.console.live_screen import keys, show_live
     from cluster.console.top_table import top_picture
 
     def picture() -> Group:
@@ -134,4 +134,4 @@ def _show_live(console: Console, looking: Sequence[Looking]) -> None:
         return top_picture(_all(looking), width=size.width, rows=size.height - 1)
 
     with contextlib.suppress(KeyboardInterrupt), keys() as ended:
-        shown_live(console, picture, ended)
+        show_live(console, picture, ended)

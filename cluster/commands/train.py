@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import PATH, RUN, TEXT, debug_flag, json_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.errors import TunerError, UsageError
@@ -74,7 +74,7 @@ def train_on(runs: tuple[RunLocation, ...], forms: Collection[str] | None = None
     from tuner.runs.emulated import refuse_emulated
 
     with ExitStack() as stack:
-        found = [stack.enter_context(opened(run)) for run in dict.fromkeys(runs)]
+        found = [stack.enter_context(open_run(run)) for run in dict.fromkeys(runs)]
         for run, (manifest, _) in zip(dict.fromkeys(runs), found, strict=True):
             refuse_emulated(run, manifest.target, "a base model learns nothing from them")
         families = {pretrained.family(manifest.target) for manifest, _ in found}
@@ -99,10 +99,10 @@ def _keep(base: BaseModel, name: str | None, out: Path | None) -> str:
         with output_file(out) as file:
             file.write(base.to_json())
         return str(out)
-    from tuner.cost_models.pretrained import registered_name
+    from tuner.cost_models.pretrained import default_name
     from tuner.tracking.mlflow_models import register, registry_uri
 
-    name = name or registered_name(base.family)
+    name = name or default_name(base.family)
     version = register(registry_uri(os.environ.get(_URI)), name, base)
     return f"{name}:{version}"
 

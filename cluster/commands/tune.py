@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.console.again import Remembering, again, said
+from cluster.console.again import Remembering, again, read_words
 from cluster.console.flags import (
     FILE_TEXT,
     debug_flag,
@@ -26,7 +26,7 @@ from cluster.console.flags import (
 )
 from cluster.console.layer_flags import layer_flags, layers_named
 from cluster.console.output import nothing_on_stdout, print_json
-from cluster.driver.kept_model import check_kept, kept_model
+from cluster.driver.kept_model import check_kept, load_kept_model
 from tuner.request.options import TuneOptions
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot
@@ -77,12 +77,12 @@ def tune(
         from cluster.tune import tune as tune_model
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or None
-        asked = replace(options, model=kept_model(rest["run"])) if model is None else options
+        asked = replace(options, model=load_kept_model(rest["run"])) if model is None else options
         return tune_model(asked, watch=watch, stop=stop, tracking_uri=uri, on_ready=on_ready)
 
     first = before(_READING, trials=options.trials or 0, time_budget_s=options.limit_s)
     context = click.get_current_context()
-    words = said(context)
+    words = read_words(context)
     onward = Onward.of(context, lambda run, trials: again(context.command, words, run, trials))
     return show_tuning(work, first, onward, details=details, as_json=as_json)
 

@@ -22,7 +22,7 @@ _SAID = "tuner.said"
 
 
 class Remembering(click.Command):
-    """A command that knows what it was called with, see `said`."""
+    """A command that knows what it was called with, see `read_words`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words, and parse them."""
@@ -30,7 +30,7 @@ class Remembering(click.Command):
         return super().parse_args(ctx, args)
 
 
-def said(context: click.Context) -> tuple[str, ...]:
+def read_words(context: click.Context) -> tuple[str, ...]:
     """The words after the name of the command that is being run."""
     words: tuple[str, ...] = context.meta[_SAID]
     return words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cluster.console.terminal import duration, latency, listed, ratio
+from cluster.console.terminal import duration, latency, list_names, ratio
 from tuner.view.outcome import Step, find_stale, look_back, rank_left, rank_won
 from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
@@ -61,7 +61,9 @@ def _won(run: Snapshot) -> str:
     if not left:
         return f"nothing: {_no_times(run)}"
     if run.gain is None:
-        return f"not known: the default schedule of {listed(run.uncompared, _NAMED)} has no time"
+        return (
+            f"not known: the default schedule of {list_names(run.uncompared, _NAMED)} has no time"
+        )
     if not won:
         return (
             f"nothing: no schedule was faster than the default's {latency(run.untuned_s)}; "
@@ -93,7 +95,7 @@ def _left(run: RunView) -> Iterator[str]:
     if left:
         yield "; ".join(_left_of(*row, first=row is left[0]) for row in left)
     if left and run.uncompared and run.gain is not None:
-        named = listed(run.uncompared, _NAMED)
+        named = list_names(run.uncompared, _NAMED)
         yield f"not compared, without a time or without their default's: {named}"
     if len(run.toolchains) > 1:
         yield explain_toolchains(run)
@@ -110,7 +112,7 @@ def explain_toolchains(run: RunView) -> str:
     """That a run's times were taken with several toolchains, and what that means."""
     stale, newest = find_stale(run), run.toolchains[-1].toolchain
     of_them = (
-        f"the best of {listed(stale, _NAMED)} has its time from an older one"
+        f"the best of {list_names(stale, _NAMED)} has its time from an older one"
         if stale
         else "all winners have theirs from the newest"
     )

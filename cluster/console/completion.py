@@ -48,7 +48,7 @@ def runs(_: click.Context, typed: str) -> list[CompletionItem]:
 def tasks(context: click.Context, typed: str) -> list[CompletionItem]:
     """Names of the tasks of the run that was typed before."""
     from tuner.runs.folder import RunFolder
-    from tuner.storage.task_names import task_names
+    from tuner.storage.sqlite_file import task_names
 
     # Where the flag's own value is what is missing, click has not come to the arguments yet.
     named = context.params.get("run") or next(iter(context.args), "")

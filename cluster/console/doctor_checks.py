@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cluster.console.doctor_probes import Ask, ask_probe
-from spaces.targets.cores import allowed_cores
+from spaces.targets.cores import count_allowed_cores
 from tuner.errors import TunerError
 from tuner.process.outcome import Returned
 
@@ -54,14 +54,14 @@ class Finding:
 
     def text(self) -> str:
         """A line for people, and a second one with the advice."""
-        return said(self.level, self.name, self.found, self.advice)
+        return render_finding(self.level, self.name, self.found, self.advice)
 
     def to_json(self) -> dict[str, str]:
         """The finding as plain data."""
         return asdict(self)
 
 
-def said(mark: str, name: str, found: str, remedy: str) -> str:
+def render_finding(mark: str, name: str, found: str, remedy: str) -> str:
     """A line of the doctor's for people, and a second one with the remedy where there is one."""
     line = f"{mark:<5} {name}: {found}"
     return f"{line}\n      {remedy}" if remedy else line
@@ -143,7 +143,7 @@ def target(ask: Ask) -> Iterator[Finding]:
     if not isinstance(outcome, Returned):
         yield Finding("target", "fail", str(outcome), "tuner --debug doctor may show more")
         return
-    yield cpu_target(outcome.value, allowed=allowed_cores())
+    yield cpu_target(outcome.value, allowed=count_allowed_cores())
     yield from cuda(str(outcome.value["why_absent"]), str(outcome.value["mend"]))
 
 
@@ -275,7 +275,7 @@ def ray(ask: Ask, *, full: bool = False) -> Finding:
 
 def tracking(uri: str | None) -> Finding:
     """Check that MLflow's server answers. A run goes on without it, so this only warns."""
-    from tuner.tracking.mlflow_uris import redacted
+    from tuner.tracking.mlflow_uris import redact
     from tuner.tracking.tracker import check_uri
 
     if not uri:
@@ -283,4 +283,4 @@ def tracking(uri: str | None) -> Finding:
     warning = check_uri(uri)
     if warning:
         return Finding("mlflow", "warn", warning, "mend or unset MLFLOW_TRACKING_URI")
-    return Finding("mlflow", "ok", f"MLFLOW_TRACKING_URI is {redacted(uri)}")
+    return Finding("mlflow", "ok", f"MLFLOW_TRACKING_URI is {redact(uri)}")

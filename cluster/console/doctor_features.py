@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from cluster.console.doctor_checks import DISTRIBUTION, NO_DEVICE, Finding, said
+from cluster.console.doctor_checks import DISTRIBUTION, NO_DEVICE, Finding, render_finding
 
 Version = Callable[[str], str]
 Which = Callable[[str], str | None]
@@ -37,7 +37,7 @@ class Feature:
 
     def text(self) -> str:
         """A line for people, and a second one with the command."""
-        return said("ok" if self.ok else "-", self.name, self.found, self.command)
+        return render_finding("ok" if self.ok else "-", self.name, self.found, self.command)
 
     def to_json(self) -> dict[str, object]:
         """The feature as plain data."""

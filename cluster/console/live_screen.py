@@ -16,7 +16,7 @@ from rich.live import Live
 _ENDS = frozenset("qQ\x04")
 
 
-def shown_live(
+def show_live(
     console: Console,
     picture: Callable[[], RenderableType],
     ended: Callable[[float], bool],
@@ -51,7 +51,7 @@ def keys() -> Iterator[Callable[[float], bool]]:
     on_term = signal.signal(signal.SIGTERM, _leave)  # else the terminal would stay as it is now
     tty.setcbreak(keyboard)
     try:
-        yield lambda timeout_s: _pressed(keyboard, timeout_s)
+        yield lambda timeout_s: _is_pressed(keyboard, timeout_s)
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTERM, on_term)
@@ -66,7 +66,7 @@ def _wait(timeout_s: float) -> bool:
     return False
 
 
-def _pressed(keyboard: int, timeout_s: float) -> bool:
+def _is_pressed(keyboard: int, timeout_s: float) -> bool:
     """Whether a key that ends it is pressed in time; other keys do nothing."""
     until_s = time.monotonic() + timeout_s
     while (left_s := until_s - time.monotonic()) > 0:

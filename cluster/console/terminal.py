@@ -39,7 +39,7 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def listed(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
+def list_names(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
     """Names in one line: at most the first few, and the number of the others."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def left_s(snapshot: Snapshot) -> float:
+def estimate_left_s(snapshot: Snapshot) -> float:
     """Seconds until the search ends, by the clock or, at its speed so far, by its trials."""
     by_clock_s = snapshot.time_budget_s - snapshot.elapsed_s
     if snapshot.trials_per_s <= 0:
@@ -70,7 +70,7 @@ def head(snapshot: Snapshot) -> str:
         # Then the last lines have it, by what was timed again.
         parts.append(f"gain so far {ratio(snapshot.gain)}")
     if snapshot.phase.searches:
-        parts.append(f"{duration(left_s(snapshot))} left")
+        parts.append(f"{duration(estimate_left_s(snapshot))} left")
     else:
         parts.append(f"{duration(snapshot.elapsed_s)} taken")
     if snapshot.modelled:

@@ -17,7 +17,7 @@ class BestSchedule:
     Attributes:
         trace: of the winner, as Python; None for a task with symbolic dimensions, and where nothing
             was measured yet.
-        kernel_set: see `cluster.driver.kernel_sets.described`; None for a static task, or where
+        kernel_set: see `cluster.driver.kernel_sets.describe_set`; None for a static task, or where
             nothing was measured yet.
     """
 
@@ -38,7 +38,7 @@ def best_schedules(store: RecordStore, task: str | None, max_kernels: int) -> li
     Raises:
         TunerError: there is no such task.
     """
-    from cluster.driver.kernel_sets import described, kernel_set
+    from cluster.driver.kernel_sets import describe_set, kernel_set
     from tuner.view.folds import view_winners
     from tuner.view.winners import choose_best
 
@@ -58,7 +58,7 @@ def best_schedules(store: RecordStore, task: str | None, max_kernels: int) -> li
             from spaces.design_space.realize import trace_text
 
             trace = trace_text(found, winner.trial.candidate)
-        told = described(found, sets[found.key]) if found.key in sets else None
+        told = describe_set(found, sets[found.key]) if found.key in sets else None
         schedules.append(BestSchedule(view, trace, told))
     return schedules
 

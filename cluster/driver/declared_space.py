@@ -22,7 +22,7 @@ _DEADLINE_S, _PER_TASK_S = 60.0, 5.0
 _MEMORY_LIMIT_BYTES = 4 << 30
 
 
-def found_space(options: TuneOptions) -> SpaceSource | None:
+def find_space(options: TuneOptions) -> SpaceSource | None:
     """The file of the space that a request names; None where it names none.
 
     Raises:

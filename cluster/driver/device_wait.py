@@ -11,7 +11,7 @@ from typing import Protocol
 
 from cluster.scaling.scaling_policy import Cluster, Node, amount
 from spaces.targets.backends import BACKENDS, GPU
-from spaces.targets.target import asked_backend
+from spaces.targets.target import find_backend
 from tuner.errors import TunerError
 from tuner.request.options import DEVICE_WAIT_S
 
@@ -73,7 +73,7 @@ def machines_for(target: str, wait: Wait) -> tuple[str, Sequence[Node]]:
                 break
             with suppress(NoMachine):
                 return row.kind, _machines_with(row.resource, wait, patient=False)
-    row = asked_backend(target)
+    row = find_backend(target)
     if row.everywhere:
         cluster = wait.look()
         if not (cluster.grows or _having(row.resource, cluster)):

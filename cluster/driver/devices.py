@@ -158,13 +158,13 @@ def ready_of(
 def _resolve(text: str) -> _Answer:
     """Answer on the machine that is asked."""
     from spaces.targets.target import (
-        asked_backend,
         device_fingerprint,
+        find_backend,
         fits_here,
         resolve_target,
     )
 
-    visible = asked_backend(text).visible
+    visible = find_backend(text).visible
     if visible and not os.environ.get(visible):
         os.environ[visible] = "0"  # Ray hides devices from a task that takes none
     try:

@@ -12,7 +12,7 @@ from cluster.driver.results import Results, results_of
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.candidate import library_name
 from tuner.checks import library_file
-from tuner.dynamic.shapes import Dims, joint, sampled
+from tuner.dynamic.shapes import Dims, joint, sample_shapes
 from tuner.errors import TunerError
 from tuner.process.apart import apart
 from tuner.request.model_spec import ModelSpec
@@ -84,12 +84,12 @@ def export_library(run: Path, out: Path, *, allow_external: bool = False) -> dic
     finished = _open(run)
     from spaces.codegen.executable import compile_module
     from spaces.codegen.executable import export_library as write
-    from spaces.targets.target import deployed_target
+    from spaces.targets.target import choose_deploy_target
 
     calls = finished.results.calls
     if calls and not allow_external:
         raise ExternalSymbols(calls)
-    write(compile_module(finished.tuned(), deployed_target(finished.target)), out)
+    write(compile_module(finished.tuned(), choose_deploy_target(finished.target)), out)
     return {symbol: library_name(space) for symbol, space in calls.values()}
 
 
@@ -114,16 +114,16 @@ def apply_to(run: Path, module: Any = None) -> Any:
     from spaces.frontends.memory_model import model_in_memory
     from spaces.lowering.lower import lower
 
-    if isinstance(module, IRModule) and _scheduled(applied := finished.applied_to(module)):
+    if isinstance(module, IRModule) and _is_scheduled(applied := finished.applied_to(module)):
         return applied  # it was lowered already
     given = model_in_memory(module, _shape_as(finished.model))
     applied = finished.applied_to(lower(given.module, finished.target))
-    if not _scheduled(applied):
+    if not _is_scheduled(applied):
         raise TunerError(f"{run} has no schedule for any program of this module")
     return applied
 
 
-def _scheduled(module: Any) -> bool:
+def _is_scheduled(module: Any) -> bool:
     from spaces.ir.tvm_compat import prim_funcs
     from spaces.lowering.extract_tasks import is_scheduled
 
@@ -224,8 +224,8 @@ def bench_here(
     import_tvm_lean()
     folder, manifest = read_run(run)
     from spaces.targets.config import target_cores
+    from spaces.targets.cores import thread_variables
     from spaces.targets.target import refuse_other_features
-    from spaces.targets.threads import thread_variables
 
     # TVM reads them when its thread pool starts, which has not happened yet in this process.
     os.environ.update(thread_variables(target_cores(manifest.target)))
@@ -233,7 +233,7 @@ def bench_here(
     from spaces.codegen.executable import compile_module, compile_plainly
     from spaces.deploy.bench import BUDGET_S
     from spaces.deploy.bench import bench as measure
-    from spaces.deploy.divisors import divided_by
+    from spaces.deploy.divisors import find_divisors
     from spaces.frontends.inputs import make_inputs
     from spaces.frontends.model_copy import load_input_values
     from spaces.ir.left_out import own_layout
@@ -247,8 +247,8 @@ def bench_here(
     model, values = finished.model, load_input_values(folder.model_dir)
     untuned = compile_plainly(finished.lowered, finished.target)
     tuned = compile_module(finished.tuned(), finished.target)
-    reports, instances = [], _benched(model, dims)
-    divisors = divided_by(finished.lowered)
+    reports, instances = [], _choose_shapes(model, dims)
+    divisors = find_divisors(finished.lowered)
     budget_s = min(BUDGET_S, max(_LEAST_BENCH_S, _BENCH_S / len(instances)))
     for instance in instances:
         specs = [spec.at(dict(instance)) for spec in model.inputs]
@@ -280,14 +280,14 @@ def _register(libraries: Sequence[str], results: Results) -> None:
             )
 
 
-def _benched(model: Model, dims: Dims) -> list[Instance]:
+def _choose_shapes(model: Model, dims: Dims) -> list[Instance]:
     """The shapes to bench a model on."""
     if not model.shapes:
         if dims:
             raise TunerError(f"--dim {dims[0][0]}: the model has no symbolic dimension")
         return [()]
     if not dims:
-        return [instance for instance, _ in sampled(model.shapes, _BENCHED)]
+        return [instance for instance, _ in sample_shapes(model.shapes, _BENCHED)]
     wanted, known = {name for name, _ in dims}, {name for name, _ in model.shapes[0][0]}
     if wanted != known:
         raise TunerError(f"--dim: give sizes of {', '.join(sorted(known))}, each once")

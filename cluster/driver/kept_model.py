@@ -24,7 +24,7 @@ def check_kept(run: object, said: Iterable[str]) -> None:
         raise UsageError("give a model, or the run whose model is to be tuned further")
 
 
-def kept_model(run: RunLocation) -> ModelSpec:
+def load_kept_model(run: RunLocation) -> ModelSpec:
     """The model of a run.
 
     Raises:

@@ -31,12 +31,12 @@ def kernel_sets(store: RecordStore, most: int) -> dict[str, KernelSet]:
     return {key: chosen for key, chosen in sets if chosen is not None}
 
 
-def chosen_s(store: RecordStore, most: int) -> dict[str, float]:
+def read_latencies_s(store: RecordStore, most: int) -> dict[str, float]:
     """The latency of each of `kernel_sets`, weighted over its shapes."""
     return {key: chosen.latency_s for key, chosen in kernel_sets(store, most).items()}
 
 
-def described(task: Task, chosen: KernelSet) -> dict[str, Any]:
+def describe_set(task: Task, chosen: KernelSet) -> dict[str, Any]:
     """A kernel set as plain data.
 
     Returns:

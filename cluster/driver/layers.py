@@ -24,7 +24,7 @@ _MEMORY_LIMIT_BYTES = 4 << 30
 _MANY = frozenset(f.name for f in fields(Layers) if f.default == ())
 
 
-def found_layers(options: TuneOptions) -> Layers:
+def find_layers(options: TuneOptions) -> Layers:
     """The layers that a request names.
 
     Raises:
@@ -42,7 +42,7 @@ def found_layers(options: TuneOptions) -> Layers:
     return Layers(**one, **{name: s for name, s in found.items() if name in _MANY})  # type: ignore[arg-type]
 
 
-def tried_layers(options: TuneOptions) -> Layers:
+def try_layers(options: TuneOptions) -> Layers:
     """The layers that a request names, each with all methods of its contract.
 
     Their files run in a process of their own, as a user's code may do anything.
@@ -50,7 +50,7 @@ def tried_layers(options: TuneOptions) -> Layers:
     Raises:
         TunerError: one cannot be used.
     """
-    layers = found_layers(options)
+    layers = find_layers(options)
     if not layers:
         return OURS
     if error := _ask(_CHILD, "why_not", layers, layers):
@@ -58,7 +58,7 @@ def tried_layers(options: TuneOptions) -> Layers:
     return layers
 
 
-def offered(layers: Layers, tasks: Sequence[Task]) -> Offers:
+def collect_offers(layers: Layers, tasks: Sequence[Task]) -> Offers:
     """What a user's libraries have for the tasks of a model.
 
     Raises:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.driver.run_target import begun_target
+from cluster.driver.run_target import read_begun_target
 from cluster.search.client import watch_search
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
@@ -52,14 +52,14 @@ def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]
 
 
 def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
-    target = begun_target(run, asked)
+    target = read_begun_target(run, asked)
     if target is None:
         below = run.below(device.name)
         begun = target_of(below) is not None
         if begun or not alone:
             run = below
         if begun:
-            target = begun_target(run, asked)
+            target = read_begun_target(run, asked)
     return Part(device, run, target or device.target)
 
 

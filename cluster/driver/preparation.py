@@ -77,7 +77,7 @@ class Preparation:
             KeyboardInterrupt: `stop` was set first.
         """
         if (child := self._child) is not None:
-            _wait(lambda: _started(child), stop)
+            _wait(lambda: _start(child), stop)
             child.start_call("job")
             self._job = self._value(_wait(lambda: child.poll(_WATCH_S), stop))
             sys.stderr.write(self._log.read_text(errors="replace"))
@@ -103,7 +103,7 @@ class Preparation:
         self.close()
 
 
-def _started(child: Child) -> Outcome | None:
+def _start(child: Child) -> Outcome | None:
     outcome = child.ready(_WATCH_S)
     return None if isinstance(outcome, DeadlinePassed) else outcome
 

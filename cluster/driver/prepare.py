@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.driver.declared_space import found_space, with_space
-from cluster.driver.layers import found_layers, offered, tried_layers
+from cluster.driver.declared_space import find_space, with_space
+from cluster.driver.layers import collect_offers, find_layers, try_layers
 from cluster.search.import_check import check_limit_s
 from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
@@ -50,8 +50,8 @@ def check_cheaply(options: TuneOptions) -> None:
     for other in options.seeds_from:
         if target_of(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
-    found_space(options)
-    found_layers(options)
+    find_space(options)
+    find_layers(options)
 
 
 def prepare(
@@ -75,10 +75,10 @@ def prepare(
     from cluster.driver.warm_start import NONE, base_for, seeds_for
     from spaces.design_space.default_schedule import default_candidate
     from spaces.frontends.model import load_model
-    from spaces.lowering.extract_tasks import extract, left_as_they_are
+    from spaces.lowering.extract_tasks import describe_untuned, extract
     from spaces.lowering.lower import lower
 
-    space, layers = found_space(options), tried_layers(options)
+    space, layers = find_space(options), try_layers(options)
     if layers.cost_model is not None and options.base_model not in (NONE, SHIPPED):
         raise UsageError("base_model: it is for our cost model, and another is named")
     model = load_model(options.model, on_found)
@@ -92,8 +92,8 @@ def prepare(
     for note in notes:  # before the search, and among the warnings at its end
         print(f"tuner: warning: {note}", file=sys.stderr)
     _refuse_symbolic(tasks, layers)
-    libraries = offered(layers, tasks)
-    left = left_as_they_are(lowered, model.shapes)
+    libraries = collect_offers(layers, tasks)
+    left = describe_untuned(lowered, model.shapes)
     folder, goes_on = _open(options, run, model, layers)
     return SearchJob(
         # A model from memory stays in this process.
@@ -168,7 +168,7 @@ def _keep_model(model: Model, options: TuneOptions, run: RunFolder) -> None:
 
 
 def _manifest(options: TuneOptions, model: Model, layers: Layers) -> Manifest:
-    space = found_space(options)
+    space = find_space(options)
     return Manifest(
         model=options.model.source,
         model_hash=model.content_hash,

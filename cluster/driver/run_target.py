@@ -8,7 +8,7 @@ from tuner.run_location import RunLocation
 from tuner.runs.remote import target_of
 
 
-def begun_target(run: RunLocation, asked: str) -> str | None:
+def read_begun_target(run: RunLocation, asked: str) -> str | None:
     """The target in the manifest of an existing run, if it is one that `asked` stands for.
 
     Other versions of the tuner and of TVM may resolve the same machine to another target; a run
@@ -34,7 +34,7 @@ def target_here(run: RunLocation, asked: str) -> str:
     """
     from spaces.targets.target import fits_here, refuse_other_features, resolve_target
 
-    begun = begun_target(run, asked)
+    begun = read_begun_target(run, asked)
     target = begun or resolve_target(asked)
     refuse_other_features(target)
     if begun and (asked == "auto" or kind_alone(asked)) and not fits_here(begun):

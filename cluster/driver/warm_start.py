@@ -37,14 +37,14 @@ def base_for(wanted: str, target: str, tracking_uri: str | None) -> WarmStart:
     if wanted == NONE or (wanted == SHIPPED and not path.exists()):
         return WarmStart()
     from spaces.features.vectors import FEATURE_VERSION
-    from tuner.cost_models.pretrained import family, read_base_model, refuse_misfit, registered_name
+    from tuner.cost_models.pretrained import default_name, family, read_base_model, refuse_misfit
 
     if wanted == SHIPPED or _is_file(wanted):
         name, base = wanted, read_base_model(path)
     else:
         from tuner.tracking.mlflow_models import fetch, registry_uri
 
-        asked = registered_name(family(target)) if wanted == AUTO else wanted
+        asked = default_name(family(target)) if wanted == AUTO else wanted
         name, base = fetch(registry_uri(tracking_uri), asked)
     refuse_misfit(base, target=target, features=FEATURE_VERSION, name=name)
     return WarmStart(name, base.model or None, base.priors)

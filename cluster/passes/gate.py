@@ -43,7 +43,7 @@ class Gate:
         """
         import tvm
 
-        module = tvm.ir.save_json(tvm_compat.normalized(function))
+        module = tvm.ir.save_json(tvm_compat.normalize(function))
         built = self._builder.build_module(module, task.target, self._effort.build_deadline_s)
         if isinstance(built, Measurement):
             return built

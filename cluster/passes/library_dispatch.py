@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm.ir.transform import module_pass
 
-from cluster.driver.layers import offered
+from cluster.driver.layers import collect_offers
 from cluster.passes.base import ModulePass
 from cluster.passes.defaults import Defaults
 from cluster.passes.gate import Gate, gate
@@ -18,7 +18,7 @@ from spaces.deploy.provenance import Origin, open_functions, origins, put
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import symbols
-from spaces.libraries.calls import called
+from spaces.libraries.calls import make_call
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
 from tuner.candidate import Candidate, library_name
@@ -27,7 +27,7 @@ from tuner.layers import Layers
 from tuner.record import Measurement, Status
 from tuner.source import Source
 from tuner.task import Task
-from tuner.user_code.find import find_layer, given_layer
+from tuner.user_code.find import find_layer, resolve_layer
 
 _NEAR = 1.25
 """Times that differ by more than this are not taken again."""
@@ -89,7 +89,7 @@ class LibraryDispatch(ModulePass):
             for name, function in open_functions(module)
             if not symbols(function)
         }
-        offers = offered(self._layers, tuple({t.key: t for t in tasks.values()}.values()))
+        offers = collect_offers(self._layers, tuple({t.key: t for t in tasks.values()}.values()))
         wanted = {n: t for n, t in tasks.items() if t.key in offers.candidates}
         if not wanted:
             return module
@@ -168,7 +168,7 @@ def _time(task: Task, sides: Sequence[_Side], checked: Gate) -> _Times:
 
 def _call(task: Task, candidate: Candidate) -> _Side:
     program = task_module(task.module)["main"]
-    return _Side(called(program, candidate), candidate.space, library_name(candidate.space))
+    return _Side(make_call(program, candidate), candidate.space, library_name(candidate.space))
 
 
 def _said(origin: Origin) -> str:
@@ -181,4 +181,4 @@ def library_source(library: Any) -> Source:
         return library
     if isinstance(library, str | Path):
         return find_layer(str(library), "libraries")
-    return given_layer(library, "libraries")
+    return resolve_layer(library, "libraries")

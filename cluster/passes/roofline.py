@@ -104,7 +104,7 @@ def _size_bytes(task: Task) -> int:
     """Bytes of all parameters of a static program."""
     sizes = []
     for param in task_module(task.module)["main"].params:
-        dims = [tvm_compat.known_int(dim) for dim in tvm_compat.param_dims(param) or ()]
+        dims = [tvm_compat.as_int(dim) for dim in tvm_compat.param_dims(param) or ()]
         bits = tvm_compat.element_bits(tvm_compat.param_dtype(param))
         sizes.append(math.prod(dim or 0 for dim in dims) * bits // 8)
     return sum(sizes)

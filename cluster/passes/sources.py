@@ -121,7 +121,7 @@ class DatabaseSchedules:
         """See `Schedules`."""
         target, function = parse_target(task.target), task_module(task.module)["main"]
         for symbol in ("main", task.name):  # TVM tells functions of different symbols apart
-            module = tvm_compat.normalized(function, symbol=symbol)
+            module = tvm_compat.normalize(function, symbol=symbol)
             record = self._database.query_tuning_record(module, target, task.name)
             if record is None or not _is_of(record, module, task.target):
                 continue
@@ -169,7 +169,7 @@ def _is_of(record: Any, module: Any, target: str) -> bool:
 def _bare(module: Any) -> Any:
     """The one function of a module, whatever it is called."""
     (function,) = module.functions.values()
-    return tvm_compat.normalized(function)
+    return tvm_compat.normalize(function)
 
 
 def _kind_of(record: Any) -> str | None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from ray.util.metrics import Gauge, Histogram
 
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Record
@@ -86,7 +86,7 @@ class RunMetrics:
             self._trials: snapshot.trials,
             self._left: snapshot.trials_left,
             self._rate: snapshot.trials_per_s,
-            self._spent: _spent(snapshot),
+            self._spent: _compute_spent(snapshot),
             self._gain: snapshot.gain,
             self._model_us: None if model_s is None else model_s * 1e6,
             self._accuracy: snapshot.pairwise_accuracy,
@@ -136,7 +136,7 @@ def _histogram(name: str, description: str, bounds: list[float]) -> Histogram:
     return Histogram(f"tuner_{name}", description, boundaries=bounds, tag_keys=("run",))
 
 
-def _spent(snapshot: Snapshot) -> float:
+def _compute_spent(snapshot: Snapshot) -> float:
     """Share of the budget that is spent: of its trials or of its time, whichever is more."""
     trials = snapshot.trials / snapshot.trials_budget if snapshot.trials_budget else 0.0
     elapsed = snapshot.elapsed_s / snapshot.time_budget_s if snapshot.time_budget_s > 0 else 0.0

@@ -44,7 +44,7 @@ def reach(addresses: Collection[Address], timeout_s: float = _REACH_S) -> set[Ad
     with contextlib.ExitStack() as stack:
         for address in addresses:
             try:
-                connection = stack.enter_context(_unconnected(address))
+                connection = stack.enter_context(_make_socket(address))
             except OSError:
                 reached.add(address)
                 continue
@@ -60,7 +60,7 @@ def reach(addresses: Collection[Address], timeout_s: float = _REACH_S) -> set[Ad
     return reached
 
 
-def _unconnected(address: Address) -> socket.socket:
+def _make_socket(address: Address) -> socket.socket:
     connection = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
     connection.setblocking(False)
     return connection

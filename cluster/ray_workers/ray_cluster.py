@@ -66,7 +66,7 @@ def ray_cluster(address: str, *, measure_slots: int = 1) -> Iterator[None]:
 
 def is_embedded(address: str) -> bool:
     """Whether an address means a cluster of this process alone."""
-    return _named(address) == "local"
+    return _resolve(address) == "local"
 
 
 def _connect(address: str, embedded: bool, measure_slots: int) -> None:
@@ -105,10 +105,10 @@ def keeps_to_loopback(address: str) -> bool:
     if is_embedded(address):
         return True
     chosen = {name: os.environ.get(name, value) for name, value in LOOPBACK.items()}
-    return chosen == LOOPBACK and is_loopback(_host_and_port(_named(address))[0])
+    return chosen == LOOPBACK and is_loopback(_host_and_port(_resolve(address))[0])
 
 
-def _named(address: str) -> str:
+def _resolve(address: str) -> str:
     """An address with `auto` resolved: the cluster that the environment names, else `local`.
 
     Raises:
@@ -133,7 +133,7 @@ def refuse_silence(address: str, *, timeout_s: float) -> None:
     Raises:
         OSError: nothing answers within `timeout_s` (`TimeoutError`), or the answer is not Ray's.
     """
-    host, port = _host_and_port(_named(address))
+    host, port = _host_and_port(_resolve(address))
     if not host or not port.isdigit():
         return
     with socket.create_connection((host, int(port)), timeout=timeout_s) as line:

@@ -15,7 +15,7 @@ from actors.ray_actors import Compiled
 from actors.runner import Learned, longest_learn_s, longest_run_s
 from cluster.ray_workers.ray_pool import Done, RayPool, policy
 from cluster.scaling.pool import Pool
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from cluster.scaling.scaling_policy import BuildRatio, Node, WorkerCounts
 from tuner.candidate import library_space
 from tuner.effort import Effort

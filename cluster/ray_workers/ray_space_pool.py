@@ -11,7 +11,7 @@ import ray
 
 from cluster.ray_workers.ray_pool import RayPool, policy
 from cluster.scaling.pool import Pool
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from cluster.scaling.scaling_policy import Node
 from tuner.candidate import Draft
 from tuner.errors import TunerError

@@ -36,8 +36,7 @@ from typing import Generic, TypeVar
 
 from cluster.scaling.needs import Needs
 from cluster.scaling.pool_commands import Assign, Command, GiveUp, KillWorker, Prepare, StartWorker
-from cluster.scaling.pool_counts import PoolCounts
-from cluster.scaling.pool_policy import NORMAL, PoolPolicy
+from cluster.scaling.pool_policy import NORMAL, PoolCounts, PoolPolicy
 from cluster.scaling.worker_life import TRANSITIONS, Lease, Worker, WorkerEvent, WorkerState
 
 Job = TypeVar("Job")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from tuner.utilisation import RUNNER
 
 _USUAL_S = 15.0

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -25,11 +25,11 @@ from cluster.ray_workers.grafana import offer_dashboard
 from cluster.ray_workers.metrics import RunMetrics
 from cluster.search.import_check import ImportChecking
 from cluster.search.job import SearchJob, SearchState, load, save
-from cluster.search.run_facts import run_tags, shown_name
+from cluster.search.run_facts import name_run, run_tags
 from cluster.search.theirs import observers_of
 from cluster.search.wiring import machines, new_session, quiet_lock
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.errors import TunerError, named_line
+from tuner.errors import TunerError, describe_error
 from tuner.measure import MeasuredPrograms
 from tuner.runs.folder import RunFolder
 from tuner.runs.import_check import refuse_wrong_import
@@ -40,10 +40,9 @@ from tuner.session.observer import Observer
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults, Tasks
-from tuner.task import Task
-from tuner.tracking.tracker import RunStatus, SpoolObserver, TrackerProcess
+from tuner.tracking.entries import TrackingPaths
+from tuner.tracking.tracker import RunStatus, TrackerProcess, TrackingObserver
 from tuner.utilisation import Utilisation
-from tuner.view.progress import Snapshot
 from tuner.view.spaces import fruitless
 from tuner.view.winners import winning_lines
 
@@ -143,7 +142,7 @@ class SearchHost:
                         job.options, job.location, run, quiet_lock(job), self._stop_wrong
                     )
                 ) as checking,
-                self._track(run, store, lambda: self._may_name(checking)) as observer,
+                self._track(run, store) as observer,
                 machines(job, run, self._trials_left, self._metrics, programs) as at_work,
                 observers_of(job, store) as theirs,
             ):
@@ -160,8 +159,10 @@ class SearchHost:
                 finally:
                     keeper.keep(last=True)
                     if self._may_name(checking):
-                        self._show(run, store, observer)
-                self._warnings += _said(checking, run)
+                        with self._warned_of("best.jsonl"):
+                            observer.keep("best.jsonl", winning_lines(store, observer.sets))
+                        self._show(run, store, observer.sets)
+                self._warnings += _describe_check(checking, run)
                 self._warnings += self._session.left_out
                 self._warnings += fruitless(store, job.tasks)
                 return ended
@@ -183,7 +184,7 @@ class SearchHost:
         self._job = replace(self._job, started_s=started_s)
         save(self._job, self._saved_job)
 
-    def _show(self, run: RunFolder, store: RecordStore, observer: _WithStore) -> None:
+    def _show(self, run: RunFolder, store: RecordStore, sets: Mapping[str, KernelSet]) -> None:
         """Write the page that shows the run, and its charts as images."""
         place = self._job.location
         if sum(each.number for each in store.tallies()) > _SHOWN_AT_ONCE:
@@ -197,7 +198,7 @@ class SearchHost:
                 run,
                 run.read_manifest(),
                 place=str(place),
-                kernel_sets=observer.sets,
+                kernel_sets=sets,
                 name=place.name,
             )
             with self._warned_of("plots/"):
@@ -211,34 +212,30 @@ class SearchHost:
             yield
         except Exception as error:
             _log.exception("%s", what)
-            self._warnings.append(f"{what} was not written: {named_line(error)}")
+            self._warnings.append(f"{what} was not written: {describe_error(error)}")
 
     @contextlib.contextmanager
-    def _track(
-        self, run: RunFolder, store: RecordStore, may_name: Callable[[], bool]
-    ) -> Iterator[_WithStore]:
+    def _track(self, run: RunFolder, store: RecordStore) -> Iterator[TrackingObserver]:
         """Track a session: however it ends, MLflow is told so."""
         job = self._job
-        try:
-            spool = SpoolObserver(
-                run.root,
-                name=shown_name(job),
-                params=job.facts,
-                tags=run_tags(job),
-                new_uuid=_new_uuid(job, run),
-            )
-        except OSError as error:
-            raise TunerError(f"cannot write to {run.root}: {error.strerror}") from error
+        observer = TrackingObserver(
+            TrackingPaths(run.root),
+            store,
+            name=name_run(job),
+            params=job.facts,
+            tags=run_tags(job),
+            new_uuid=_new_uuid(job, run),
+        )
         quiet = quiet_lock(job)
         tracker = TrackerProcess.start(run.root, job.tracking_uri)
         status = RunStatus.FAILED
         try:
             if quiet is not None and tracker.pid is not None:
                 quiet.register(tracker.pid)
-            yield _WithStore(spool, store, may_name)
+            yield observer
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
-            spool.close(status)
+            observer.close(status)
             outcome = tracker.finish(self._patience_s(status))
             if outcome.warning:
                 self._warnings.append(outcome.warning)
@@ -255,42 +252,11 @@ class SearchHost:
         return session.snapshot().trials_left if session is not None else self._job.trials
 
 
-class _WithStore:
-    """A spool observer that announces every task of the store, and at the end keeps the winners as
-    an artifact, also where the session was stopped."""
-
-    def __init__(
-        self, spool: SpoolObserver, store: RecordStore, may_name: Callable[[], bool]
-    ) -> None:
-        self._may_name = may_name
-        self._spool = spool
-        self._store = store
-        self.sets: dict[str, KernelSet] = {}
-        self.on_record = spool.on_record
-        self.on_model = spool.on_model
-        self.on_snapshot = spool.on_snapshot
-
-    def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce all tasks of the run, also those that are not of this session."""
-        self._spool.on_start(self._store.tasks())
-
-    def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
-        """Remember the kernels, whose records are among the winners."""
-        self.sets[task_key] = chosen
-        self._spool.on_kernels(task_key, chosen)
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        """Keep the best of each task, and the last values."""
-        if self._may_name():
-            self._spool.keep("best.jsonl", winning_lines(self._store, self.sets))
-        self._spool.on_end(snapshot)
-
-
 SearchActor = ray.remote(num_cpus=0, max_restarts=-1)(SearchHost)
 """Ray restarts it wherever it dies, and does not repeat its calls."""
 
 
-def _said(checking: ImportChecking, run: RunFolder) -> list[str]:
+def _describe_check(checking: ImportChecking, run: RunFolder) -> list[str]:
     """Lines for the user on a comparison that found nothing wrong.
 
     Raises:

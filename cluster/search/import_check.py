@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from actors.quiet_lock import Quiet
-from tuner.errors import named_line
+from tuner.errors import describe_error
 from tuner.files.own_folder import make_own, own_folder
 from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
@@ -123,7 +123,7 @@ def _check_or_say_why(
         return check_run(options, location, run, quiet)
     except Exception as error:  # the border of the thread: a full disk is no fault of the model
         _log.exception("the check of the import")
-        return ImportCheck("skipped", named_line(error))
+        return ImportCheck("skipped", describe_error(error))
 
 
 def _keep(location: RunLocation, run: RunFolder, check: ImportCheck) -> ImportCheck:

@@ -11,13 +11,13 @@ from cluster.search.naming import device_name
 from tuner.cost_models.pretrained import family
 from tuner.layers import versions
 from tuner.version import VERSION
-from tuner.view.words import modelled_note
+from tuner.view.words import note_modelled
 
 _GIT_S = 5.0
 """The most time for a question to git, whose folder may lie on a slow disk."""
 
 
-def shown_name(job: SearchJob) -> str:
+def name_run(job: SearchJob) -> str:
     """The name of the run: its folder's; below a run on several devices, with that run's."""
     of_device = bool(job.device) and job.run.name == device_name(job.device)
     return f"{job.run.parent.name}/{job.run.name}" if of_device else job.run.name
@@ -41,7 +41,7 @@ def run_tags(job: SearchJob) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": revision.removesuffix("-dirty"),
         "mlflow.user": _user(),
-        "times": modelled_note(options.target),
+        "times": note_modelled(options.target),
     }
     return {key: value for key, value in tags.items() if value}
 

@@ -17,13 +17,13 @@ from tuner.source import Source
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults, Tasks
 from tuner.task import Task
-from tuner.user_code.guarded import guarded
+from tuner.user_code.guarded import guard
 from tuner.user_code.load import load
 
 _log = logging.getLogger(__name__)
 
 
-def made(source: Source, layer: str, *given: Any) -> Any:
+def make_object(source: Source, layer: str, *given: Any) -> Any:
     """An object of the class that a source names, each of its calls with a deadline.
 
     Args:
@@ -33,14 +33,14 @@ def made(source: Source, layer: str, *given: Any) -> Any:
     Raises:
         LayerFailed: it could not be made.
     """
-    return guarded(lambda: load(source)(*given), source, CONTRACTS[layer].what)
+    return guard(lambda: load(source)(*given), source, CONTRACTS[layer].what)
 
 
 def strategy(source: Source | None, ours: str) -> SearchMaker | str:
     """The maker of a user's strategy; the name of ours where there is none."""
     if source is None:
         return ours
-    return lambda task, seed: made(source, "strategy", task, seed)
+    return lambda task, seed: make_object(source, "strategy", task, seed)
 
 
 class Archive(Silent):
@@ -79,13 +79,13 @@ def observers_of(job: SearchJob, store: RecordStore) -> Iterator[list[Observer]]
         store: the run's own.
     """
     layers = job.layers
-    found: list[Observer] = [made(each, "observers", job.run) for each in layers.observers]
+    found: list[Observer] = [make_object(each, "observers", job.run) for each in layers.observers]
     if layers.store is None:
         yield found
         return
     # Without a name of a device the search measures on this machine.
     device = job.device or device_fingerprint(job.options.target)
-    with contextlib.closing(made(layers.store, "store", job.run)) as theirs:
+    with contextlib.closing(make_object(layers.store, "store", job.run)) as theirs:
         archive = Archive(theirs, store)
         taken = archive.take_over(job.tasks, lambda r: r.provenance.device == device)
         _log.info("%d records are those of %s", taken, layers.store.file)

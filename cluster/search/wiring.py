@@ -17,13 +17,13 @@ from cluster.ray_workers.metrics import RunMetrics
 from cluster.ray_workers.nodes import NodeWatch, one_of
 from cluster.ray_workers.ray_measurer import RayMeasurer, Starters
 from cluster.ray_workers.ray_space_pool import RaySpacePool
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from cluster.scaling.scaling_policy import LEAST_BUILDERS, Cluster, Demand, amount
 from cluster.search.beginning import Beginning
 from cluster.search.job import SearchJob
 from cluster.search.looks import runs_beside
 from cluster.search.naming import run_name, searches, share_of_cpus, share_of_devices
-from cluster.search.theirs import made, strategy
+from cluster.search.theirs import make_object, strategy
 from spaces.targets.backends import Backend
 from tuner.cost_models.learner import ProcessLearner
 from tuner.cost_models.named import XGB_MODEL
@@ -63,7 +63,7 @@ def machines(
         learner = stack.enter_context(contextlib.closing(_learner(job, run)))
         builders_and_runners: RayMeasurer | None = None
         if (theirs := job.layers.measurer) is not None:
-            measurer: Measurer = made(theirs, "measurer", job.tasks)
+            measurer: Measurer = make_object(theirs, "measurer", job.tasks)
         else:
             builders_and_runners = RayMeasurer(
                 starters,
@@ -139,7 +139,7 @@ def new_session(
             max_kernels=options.max_kernels,
             priors=load_priors(job.warm_start.priors),
         ),
-        allocator=None if allocator is None else made(allocator, "allocator"),
+        allocator=None if allocator is None else make_object(allocator, "allocator"),
         seed=options.seed,
         observers=observers,
     )

@@ -42,19 +42,19 @@ def reference_of(
     """
     if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
         with refusals(f"the reference of {seed} at some elements"):  # all of them are right too
-            return _sampled(module["main"], seed, cache, fast_math)
+            return _judge_sample(module["main"], seed, cache, fast_math)
     return reference(module, seed, cache, fast_math=fast_math)
 
 
 def steps_of(function: Any) -> float:
     """The number of times that a program stores an element."""
     return sum(
-        math.prod(tvm_compat.known_int(axis.dom.extent) or 1 for axis in block.iter_vars)
+        math.prod(tvm_compat.as_int(axis.dom.extent) or 1 for axis in block.iter_vars)
         for block in tvm_compat.sblocks(function)
     )
 
 
-def _sampled(function: Any, seed: str, cache: Path | None, fast_math: bool) -> Judge:
+def _judge_sample(function: Any, seed: str, cache: Path | None, fast_math: bool) -> Judge:
     args = arguments(function)
     program = SampledProgram(function, args, seed, fast_math=fast_math)
     path = cache / f"elements-{FORMAT}-{seed}.npz" if cache else None

@@ -84,17 +84,17 @@ def _of_floats(
         at = _first(special)
         return (
             f"{int(special.sum())} of {special.size} elements are not the NaN or infinity they "
-            f"should be, at {_named(at, places)} {got[at]} != {want[at]}"
+            f"should be, at {_locate(at, places)} {got[at]} != {want[at]}"
         )
     broken = wrong & ~np.isfinite(got)
     if broken.any():
-        at = _named(_first(broken), places)
+        at = _locate(_first(broken), places)
         return f"{int(broken.sum())} of {broken.size} elements are not finite, at {at}"
     error = np.where(wrong, np.abs(got - want), 0.0)
     at = tuple(int(i) for i in np.unravel_index(np.argmax(error), error.shape))
     allowed = 0.0 if bound is None else np.atleast_1d(bound)[at]
     return (
-        f"largest error {error[at]:.3g} at {_named(at, places)}: {got[at]:.6g} instead of "
+        f"largest error {error[at]:.3g} at {_locate(at, places)}: {got[at]:.6g} instead of "
         f"{want[at]:.6g}; {int(wrong.sum())} of {wrong.size} elements are off by more than they "
         f"may be, here by {allowed:.2g}"
     )
@@ -116,7 +116,7 @@ def _wrong_integers(got: Array, want: Array, bound: Array | None) -> Mask | None
 
 def _of_integers(got: Array, want: Array, wrong: Mask, places: Sequence[Array]) -> str:
     at = _first(wrong)
-    where = _named(at, places)
+    where = _locate(at, places)
     return f"{int(wrong.sum())} of {wrong.size} integers differ, at {where} {got[at]} != {want[at]}"
 
 
@@ -124,7 +124,7 @@ def _first(wrong: Mask) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(wrong)[0])
 
 
-def _named(at: tuple[int, ...], places: Sequence[Array]) -> tuple[int, ...]:
+def _locate(at: tuple[int, ...], places: Sequence[Array]) -> tuple[int, ...]:
     """The indices of an element in the whole output."""
     if not places:
         return at

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.ir.accesses import written_positions
+from spaces.ir.accesses import find_written
 from spaces.ir.element_types import is_float, limits_of, numpy_dtype
 
 Array = npt.NDArray[Any]
@@ -175,7 +175,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
         ValueError: a parameter is no tensor, or its shape is not known.
     """
     program = _Program(function)
-    written = written_positions(function)
+    written = find_written(function)
     bounds, positive = program.index_bounds(), program.positive()
     found = []
     for i, param in enumerate(function.params):
@@ -244,7 +244,7 @@ class _Program:
         def access(node: Any, buffer: Any) -> None:
             extents = tvm_compat.param_dims(buffer) or ()
             for index, extent in zip(node.indices, extents, strict=False):
-                self._indexed.append((index, tvm_compat.known_int(extent) or 1))
+                self._indexed.append((index, tvm_compat.as_int(extent) or 1))
 
         def store(node: Any) -> None:
             self._stores.append(node)
@@ -293,7 +293,7 @@ class _Program:
         longest = 1
         for block in tvm_compat.sblocks(self._function):
             axes = [axis for axis in block.iter_vars if int(axis.iter_type) == tvm_compat.REDUCED]
-            longest = max(longest, math.prod(tvm_compat.known_int(a.dom.extent) or 1 for a in axes))
+            longest = max(longest, math.prod(tvm_compat.as_int(a.dom.extent) or 1 for a in axes))
         return longest
 
     def _multiplies(self) -> bool:

@@ -174,7 +174,7 @@ class _Rewriter:
         if len(node.match_buffers):
             raise Unbounded("a block that matches buffers")
         extents = [
-            tvm_compat.known_int(axis.dom.extent) or 1
+            tvm_compat.as_int(axis.dom.extent) or 1
             for axis in node.iter_vars
             if int(axis.iter_type) == tvm_compat.REDUCED
         ]
@@ -187,7 +187,7 @@ class _Rewriter:
             self._written = outside
         buffers = list(made.alloc_buffers)
         own = [t for b in buffers if (s := self._state.of(b)) is not None for t in s.tensors]
-        return rewrite.changed_block(
+        return rewrite.change_block(
             made,
             reads=self._regions(made.reads),
             writes=self._regions(made.writes),
@@ -273,7 +273,7 @@ class _Rewriter:
         if known:
             return math.prod(known)
         used = [loop for loop in self._loops if not _use(node.indices, loop.loop_var)]
-        return 1 + math.prod(tvm_compat.known_int(loop.extent) or 1 for loop in used)
+        return 1 + math.prod(tvm_compat.as_int(loop.extent) or 1 for loop in used)
 
 
 def _find_loads(expression: Any) -> list[Any]:

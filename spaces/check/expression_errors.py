@@ -193,7 +193,7 @@ class Errors:
         return _NONE
 
     def _shift(self, value: Any) -> Error:
-        places = tvm_compat.known_int(value.b)
+        places = tvm_compat.as_int(value.b)
         error = self.of(value.a)
         if not error:
             return self._bits(value)

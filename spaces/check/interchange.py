@@ -18,7 +18,7 @@ _ENOUGH = 8
 """Steps of the loops but the last that are enough to spread over threads."""
 
 
-def interchanged(module: Any) -> Any:
+def interchange(module: Any) -> Any:
     """A module that computes exactly the same, its reductions outside of its innermost loops and
     its outermost loops in parallel.
 
@@ -52,11 +52,11 @@ def _interchange(schedule: Any, block: Any) -> None:
 
 def _writes_once(block: Any) -> bool:
     """Whether each step writes another element: every axis but reductions is an index itself."""
-    long = [v for v in block.iter_vars if tvm_compat.known_int(v.dom.extent) != 1]
+    long = [v for v in block.iter_vars if tvm_compat.as_int(v.dom.extent) != 1]
     axes = [v.var for v in long if int(v.iter_type) != tvm_compat.REDUCED]
     indices = [[dim.min for dim in written.region] for written in block.writes]
     return all(any(axis.same_as(index) for index in each) for axis in axes for each in indices)
 
 
 def _steps(schedule: Any, loops: list[Any]) -> int:
-    return math.prod(tvm_compat.known_int(schedule.get(loop).extent) or 1 for loop in loops)
+    return math.prod(tvm_compat.as_int(schedule.get(loop).extent) or 1 for loop in loops)

@@ -113,7 +113,7 @@ def relative_tolerance(function: Any, written: Sequence[int], *, fast_math: bool
     terms, dtypes = 0, [tvm_compat.param_dtype(function.params[i]) for i in written]
     for block in tvm_compat.sblocks(function):
         extents = [
-            tvm_compat.known_int(axis.dom.extent) or 1
+            tvm_compat.as_int(axis.dom.extent) or 1
             for axis in block.iter_vars
             if int(axis.iter_type) == tvm_compat.REDUCED
         ]

@@ -113,7 +113,7 @@ def compute(
         for number, values in enumerate(tried):
             inputs = draw(args, f"{seed}/{case}", values, thresholds)
             computed = program.compute(inputs, case, number)
-            broken = sum(_broken(output) for output in computed.outputs.values())
+            broken = sum(_count_broken(output) for output in computed.outputs.values())
             if broken < fewest:
                 best = computed
             elif broken == fewest:
@@ -126,6 +126,6 @@ def compute(
     return found
 
 
-def _broken(output: Array) -> int:
+def _count_broken(output: Array) -> int:
     """The number of elements that are NaN or infinite."""
     return 0 if output.dtype.kind in "iub" else int((~np.isfinite(output)).sum())

@@ -12,7 +12,7 @@ import numpy as np
 
 from spaces.check.case import garbage
 from spaces.check.draws import Argument, Array
-from spaces.check.interchange import interchanged
+from spaces.check.interchange import interchange
 from spaces.check.output_bounds import OutputBounds
 from spaces.check.shadows import Unbounded
 from spaces.check.stored import Computed
@@ -35,7 +35,7 @@ class WholeProgram:
 
         self.args = args
         # In an order of loops that does not take minutes; every sum still adds its terms in order.
-        module = interchanged(module)
+        module = interchange(module)
         try:
             self._bounds = OutputBounds(module["main"], args, fast_math=fast_math)
             self._library = compile_unscheduled(tvm.IRModule({"main": self._bounds.function}))

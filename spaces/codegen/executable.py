@@ -15,7 +15,7 @@ import numpy as np
 from spaces.codegen.cuda.packing import packing_of
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
 from spaces.codegen.prepack import pack_weights
-from spaces.emulation.host_code import hosted_pipeline
+from spaces.emulation.host_code import register_host_pipeline
 from spaces.emulation.library import Launch, launches_of, on_emulated
 from spaces.ir import tvm_compat
 from spaces.passes.cuda.guarded_sums import guard_sums
@@ -73,7 +73,7 @@ def compile_plainly(lowered: Any, target_json: str) -> Executable:
     Raises:
         TunerError: the compiler refused it.
     """
-    passes = hosted_pipeline(_STOCK) if backend_of(target_json).emulated else _STOCK
+    passes = register_host_pipeline(_STOCK) if backend_of(target_json).emulated else _STOCK
     return _compile(lowered, target_json, passes, 0)
 
 

@@ -171,7 +171,7 @@ def _one_call(function: Any) -> Any:
     """A graph that calls a program once, with the same parameters."""
     from tvm import relax
 
-    written = _written_last(function)
+    written = _count_outputs(function)
     params = [relax.Var(f"p{i}", _tensor_type(p)) for i, p in enumerate(function.params)]
     inputs, outputs = params[:-written], params[-written:]
     builder = relax.BlockBuilder()
@@ -185,11 +185,11 @@ def _one_call(function: Any) -> Any:
     return builder.get()
 
 
-def _written_last(function: Any) -> int:
+def _count_outputs(function: Any) -> int:
     """The number of outputs, which are the last parameters, as in every program of a graph."""
-    from spaces.ir.accesses import written_positions
+    from spaces.ir.accesses import find_written
 
-    number, written = len(function.params), written_positions(function)
+    number, written = len(function.params), find_written(function)
     count = len(written)
     if not count or written != set(range(number - count, number)):
         raise ValueError("operands are packed ahead, but outputs are not the last parameters")

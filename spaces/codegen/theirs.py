@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from tuner.source import Source
-from tuner.user_code.faults import LayerFailed, blamed
+from tuner.user_code.faults import LayerFailed, blame
 from tuner.user_code.load import load
 
 Compiler = Callable[[Any, Any], Any]
@@ -24,11 +24,11 @@ def compiler_of(source: Source | None) -> Compiler | None:
     """
     if source is None:
         return None
-    with blamed(source, "builder"):
+    with blame(source, "builder"):
         theirs = load(source)()
 
     def compiled(module: Any, target: Any) -> Any:
-        with blamed(source, "builder, build", always=False):
+        with blame(source, "builder, build", always=False):
             built = theirs.build(module, target)
         if not tvm_compat.is_compiled(built):
             given = type(built).__name__

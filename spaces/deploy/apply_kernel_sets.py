@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
-from spaces.deploy.dispatch import dispatched
+from spaces.deploy.dispatch import make_dispatcher
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
@@ -38,11 +38,11 @@ def apply_sets(module: Any, sets: Mapping[str, tuple[Task, KernelSet]]) -> Any:
         original = module[name]
         symbol = str(tvm_compat.attribute(original, tvm_compat.GLOBAL_SYMBOL) or name)
         functions, packing = _kernels(name, task, chosen, packed=tvm_compat.has_relax(module))
-        empty = None if packing is not None else _unscheduled(task)
+        empty = None if packing is not None else _zero_empty_sums(task)
         specialised = functions[len(chosen.kernels) :]
         copies = [(dict(s), f) for (s, _), f in zip(chosen.copies, specialised, strict=True)]
         kernels = functions[: len(chosen.kernels)]
-        made = dispatched(symbol, kernels, chosen.tree, empty, copies)
+        made = make_dispatcher(symbol, kernels, chosen.tree, empty, copies)
         dispatcher = tvm_compat.with_attrs_of(made.pop(symbol), original)
         dispatcher = dispatcher.with_attr(tvm_compat.IS_SCHEDULED, True)
         for part, function in made.items():
@@ -85,7 +85,7 @@ def _kernels(
     return functions, (prepack.without_attr(tvm_compat.GLOBAL_SYMBOL), how)
 
 
-def _unscheduled(task: Task) -> Any:
+def _zero_empty_sums(task: Task) -> Any:
     """The unscheduled program, except that sums over nothing are set to zero as well.
 
     As written, a sum is set to zero in its first step, which a sum over nothing does not have.

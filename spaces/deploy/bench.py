@@ -135,7 +135,7 @@ def bench(
 
     Rounds are interleaved: each takes one sample of each side, in turning order. All sides use the
     target's number of threads; the caller sets TVM's with
-    `spaces.targets.threads.thread_variables`, before the first kernel runs.
+    `spaces.targets.cores.thread_variables`, before the first kernel runs.
 
     Args:
         untuned: the model without schedules, compiled without the passes that `tuned` went through.
@@ -210,7 +210,7 @@ def take_rounds(
         if not side.slow:
             side.run_s = _time(side.run, 1, clock)
     until_s = max(started_s + budget_s, clock() + budget_s / len(sides))
-    turns = list(zip(sides, shared_out(sides, rounds, until_s - clock()), strict=True))
+    turns = list(zip(sides, share_samples(sides, rounds, until_s - clock()), strict=True))
     for number in range(rounds):
         first = number % len(sides)
         for side, count in (*turns[first:], *turns[:first]):
@@ -223,7 +223,7 @@ def take_rounds(
         side.samples_s = side.samples_s or [side.run_s]
 
 
-def shared_out(sides: Sequence[Side], rounds: int, budget_s: float) -> list[int]:
+def share_samples(sides: Sequence[Side], rounds: int, budget_s: float) -> list[int]:
     """The number of samples for each side: one in each round, if they all fit.
 
     Otherwise one for each side, then a few for each, and then always the next for the side whose

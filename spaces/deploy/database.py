@@ -11,7 +11,7 @@ from typing import Any
 
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import stub_intrinsics
-from spaces.intrinsics.vnni import named
+from spaces.intrinsics.vnni import find_intrinsics
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, task_module, whole_payload
 from spaces.lowering.extract_tasks import is_scheduled, key_of
@@ -59,7 +59,7 @@ def export_database(
             count, needy = 0, []
             for entry in entries:
                 trace = _trace(entry)
-                if named(whole_payload(trace)):
+                if find_intrinsics(whole_payload(trace)):
                     needy.append(entry[0].name)
                 for workload in _workloads(entry[0], lowered):
                     _commit(database, workload, entry, trace)
@@ -108,7 +108,7 @@ def _own_symbols(task: Task, lowered: Any | None) -> Iterator[Any]:
         return
     for _, function in tvm_compat.prim_funcs(lowered):
         if not is_scheduled(function) and key_of(function, task.target) == task.key:
-            yield tvm_compat.normalized(function, symbol=None)
+            yield tvm_compat.normalize(function, symbol=None)
 
 
 def _trace(entry: Entry) -> Any:

@@ -17,7 +17,7 @@ from spaces.ir.symbolic import symbols
 from tuner.dynamic.dispatch_tree import Leaf, Tree
 
 
-def dispatched(
+def make_dispatcher(
     name: str,
     functions: Sequence[Any],
     tree: Tree,

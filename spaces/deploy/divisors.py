@@ -9,7 +9,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import tir_calls
 
 
-def divided_by(lowered: Any) -> frozenset[int]:
+def find_divisors(lowered: Any) -> frozenset[int]:
     """Positions among the inputs of a lowered model, see `spaces.frontends.inputs.make_inputs`.
 
     Of a graph those that a program takes as they are.

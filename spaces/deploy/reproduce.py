@@ -21,15 +21,15 @@ from spaces.check.output_bounds import relative_tolerance
 from spaces.codegen.prepack import COMPUTE, split
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import families_named
-from spaces.intrinsics.vnni import named
+from spaces.intrinsics.vnni import find_intrinsics
 from spaces.ir.element_types import is_float
-from spaces.ir.schedules import InvalidCandidate, code_hash, replayed, task_module, whole_payload
-from spaces.ir.symbolic import specialised
+from spaces.ir.schedules import InvalidCandidate, code_hash, replay, task_module, whole_payload
+from spaces.ir.symbolic import specialise
 from spaces.passes.cuda.pipeline import is_tvms_own, pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import target_cores
-from spaces.targets.threads import thread_variables
+from spaces.targets.cores import thread_variables
 from tuner.candidate import Candidate, CandidateKind, library_name
 from tuner.errors import TunerError
 from tuner.request.target_text import is_fast_math
@@ -143,12 +143,12 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
     if candidate.kind is CandidateKind.SPECIALISED:
         return None, "compiled for this shape alone"
     trace = whole_payload(schedule.trace.simplified(False))
-    if ours := named(trace):
+    if ours := find_intrinsics(trace):
         return None, f"whose trace names intrinsics of the tuner ({ours[0].name}, ...)"
     if families := families_named(trace):
         return None, f"whose trace names TVM's intrinsics for {families[0]}, which load slowly"
     try:
-        again = replayed(task_module(task.module), trace)
+        again = replay(task_module(task.module), trace)
     except InvalidCandidate:
         return None, "whose trace TVM does not apply as it is"
     if code_hash(again.mod) != code_hash(schedule.mod):
@@ -157,7 +157,7 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
 
 
 def _case(task: Task, timed: Timed) -> dict[str, Any]:
-    module = specialised(task_module(task.module), dict(timed.instance))
+    module = specialise(task_module(task.module), dict(timed.instance))
     function = module[COMPUTE]
     try:
         args = arguments(function)

@@ -19,12 +19,12 @@ from tuner.candidate import Candidate, Draft
 from tuner.contracts.seams import Extracts
 from tuner.cost_models.base import CostModel
 from tuner.cost_models.named import XGB_MODEL, new_model
-from tuner.errors import named_line
+from tuner.errors import describe_error
 from tuner.layers import OURS, Layers
 from tuner.measure import Evaluated
 from tuner.source import Source
 from tuner.task import Task
-from tuner.user_code.faults import LayerFailed, blamed
+from tuner.user_code.faults import LayerFailed, blame
 from tuner.user_code.load import load
 
 _SPACES_KEPT = 64
@@ -58,7 +58,7 @@ class Evaluator:
         """
         source = self._layers.cost_model
         self._model = new_model(source or XGB_MODEL, self._seed)
-        with blamed(source, "cost model, load"):
+        with blame(source, "cost model, load"):
             self._model.load(model)
         self._version = version
 
@@ -94,7 +94,7 @@ class Evaluator:
             raise
         except Exception as error:  # whatever TVM's C++ side throws on an odd schedule
             note(error, f"a draft for {draft.task_key}")
-            return Evaluated(draft, error=named_line(error)), None
+            return Evaluated(draft, error=describe_error(error)), None
         answer = Evaluated(
             draft,
             point.candidate,
@@ -141,7 +141,7 @@ class Evaluator:
     def _predict(self, rows: Matrix) -> Vector:
         """The cost model's scores."""
         assert self._model is not None
-        with blamed(self._layers.cost_model, "cost model, predict"):
+        with blame(self._layers.cost_model, "cost model, predict"):
             scores = np.asarray(self._model.predict(rows), dtype=np.float32)
             if scores.shape != (len(rows),):
                 raise ValueError(f"{scores.shape} scores for {len(rows)} candidates")
@@ -163,7 +163,7 @@ class Evaluator:
             realize(task, p.candidate, self._layers.postprocs) if p.schedule is None else p.schedule
             for p in points
         ]
-        with blamed(source, "feature extractor, extract"):
+        with blame(source, "feature extractor, extract"):
             rows = list(self._extractor(task.target).extract(task.module, written))
             found = [np.asarray(row, dtype=np.float32) for row in rows]
             if [row.ndim for row in found] != [1] * len(points):

@@ -26,7 +26,6 @@ from spaces.templates.base import (
     draw,
     every,
     nudge,
-    remember,
 )
 from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.errors import first_line
@@ -178,7 +177,6 @@ class KnobSpace:
         """
         knobs = knobs_of(candidate) or {}
         schedule = new_schedule(task_module(self._task.module))
-        remember(schedule, knobs)
         try:
             self._template.apply(schedule, knobs)
         except Exception as error:  # TVM raises whatever its C++ side threw

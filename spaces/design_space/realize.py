@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spaces.design_space.declared.spaces import declared_named
+from spaces.design_space.declared.spaces import find_declared_by_name
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.named import register_named
-from spaces.ir.schedules import InvalidCandidate, new_schedule, replayed, task_module
-from spaces.libraries.calls import called
+from spaces.ir.schedules import InvalidCandidate, new_schedule, replay, task_module
+from spaces.libraries.calls import make_call
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, CandidateKind, family, generic_of, library_name
@@ -39,10 +39,10 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
         LayerFailed: a user's post-processor is at fault.
     """
     if candidate.kind is CandidateKind.SPECIALISED:
-        from spaces.ir.symbolic import specialised
+        from spaces.ir.symbolic import specialise
 
         kernel, shape = generic_of(candidate)
-        return new_schedule(specialised(realize(task, kernel, postprocs).mod, dict(shape)))
+        return new_schedule(specialise(realize(task, kernel, postprocs).mod, dict(shape)))
     if candidate.kind is CandidateKind.LIBRARY:
         return _calling(task, candidate)
     if candidate.trace:
@@ -56,7 +56,7 @@ def _calling(task: Task, candidate: Candidate) -> Any:
     from tvm.ir import IRModule
 
     program = task_module(task.module)["main"]
-    return new_schedule(IRModule({"main": called(program, candidate)}))
+    return new_schedule(IRModule({"main": make_call(program, candidate)}))
 
 
 def _write(task: Task, candidate: Candidate) -> Any:
@@ -70,7 +70,7 @@ def _write(task: Task, candidate: Candidate) -> Any:
 
 def _replay(task: Task, payload: str) -> Any:
     register_named(payload)
-    return replayed(task_module(task.module), payload)
+    return replay(task_module(task.module), payload)
 
 
 def _by_rules(task: Task, candidate: Candidate) -> Any:
@@ -79,8 +79,6 @@ def _by_rules(task: Task, candidate: Candidate) -> Any:
 
 
 def _by_template(task: Task, candidate: Candidate) -> Any:
-    if candidate.kind is CandidateKind.TRACE:  # as earlier versions recorded them
-        return _replay(task, candidate.payload)
     template = template_named(task, candidate.space)
     if template is None:
         raise InvalidCandidate(f"{task.name} has no template {candidate.space}")
@@ -89,7 +87,7 @@ def _by_template(task: Task, candidate: Candidate) -> Any:
 
 def _by_declaration(task: Task, candidate: Candidate) -> Any:
     register_named(candidate.payload)
-    return declared_named(task, candidate.space).write(candidate)
+    return find_declared_by_name(task, candidate.space).write(candidate)
 
 
 _WRITERS: Mapping[str, Callable[[Task, Candidate], Any]] = {

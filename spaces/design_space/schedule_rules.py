@@ -145,7 +145,7 @@ def rule_set(
     )
 
 
-def generated(context: Any, target_json: str) -> Callable[[int], Sequence[Any]]:
+def generate(context: Any, target_json: str) -> Callable[[int], Sequence[Any]]:
     """What a tune context's generator gives with a seed."""
 
     def anew(seed: int) -> Sequence[Any]:
@@ -159,7 +159,7 @@ def make_rules(module: Any, target_json: str) -> RuleSet:
     """The default rules for a program: those that TVM's own tuner would use on this target."""
     kind = rule_names(module, target_json).rules
     context = tune_context(module, target_json, _generator(kind, kind))
-    anew = generated(context, target_json)
+    anew = generate(context, target_json)
     sketch = partial(_sketch, context, kind, target_json)
     return rule_set(f"{RULES}:{kind}", context, sketch, anew=anew)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from spaces.design_space.base import Space
-from spaces.design_space.declared.spaces import DeclaredSpace, declared_spaces, with_ours
+from spaces.design_space.declared.spaces import DeclaredSpace, find_declared, with_ours
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RULES
@@ -57,7 +57,7 @@ class TaskSpace:
     def __init__(self, task: Task, layers: Layers = OURS) -> None:
         self._task = task
         self._layers = layers
-        self._declared = declared_spaces(task, layers.mutators)
+        self._declared = find_declared(task, layers.mutators)
         self._ours = not self._declared or with_ours(task)
         templates = templates_of(task) if self._ours else []
         self.templates = [KnobSpace(task, template) for template in templates]

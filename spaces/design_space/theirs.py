@@ -10,7 +10,7 @@ from spaces.design_space.schedule_rules import RuleSet
 from spaces.ir.schedules import InvalidCandidate
 from tuner.errors import first_line
 from tuner.source import Source
-from tuner.user_code.faults import LayerFailed, blamed
+from tuner.user_code.faults import LayerFailed, blame
 from tuner.user_code.load import load
 
 _MUTATOR, _POSTPROC = "mutator, apply", "post-processor, apply"
@@ -18,7 +18,7 @@ _MUTATOR, _POSTPROC = "mutator, apply", "post-processor, apply"
 
 @lru_cache(maxsize=32)
 def _make(source: Source, what: str) -> Any:
-    with blamed(source, what):
+    with blame(source, what):
         return load(source)()
 
 
@@ -35,7 +35,7 @@ def with_mutators(rules: RuleSet, mutators: tuple[Source, ...]) -> RuleSet:
 
 def _mutate(mutator: Any, source: Source, trace: Any, rng: Any) -> Any:
     try:
-        with blamed(source, _MUTATOR, always=False):
+        with blame(source, _MUTATOR, always=False):
             return mutator.apply(trace, rng)
     except LayerFailed:
         raise
@@ -55,7 +55,7 @@ def postprocess_theirs(schedule: Any, postprocs: tuple[Source, ...]) -> None:
     for source in postprocs:
         made = _make(source, _POSTPROC)
         try:
-            with blamed(source, _POSTPROC, always=False):
+            with blame(source, _POSTPROC, always=False):
                 accepted = made.apply(schedule)
         except LayerFailed:
             raise

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from spaces.design_space.analysis.draws import (
-    drawn,
     draws,
     form,
     form_and_decisions,
     number_of_points,
+    read_draws,
 )
 from spaces.design_space.analysis.interpreter import Reading, read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits
@@ -25,7 +25,7 @@ from spaces.ir.schedules import (
     canonical_payload,
     code_hash,
     new_schedule,
-    replayed,
+    replay,
     task_module,
 )
 from tuner.candidate import Candidate, CandidateKind, Draft
@@ -155,7 +155,7 @@ class TraceSpace:
 
     def write(self, candidate: Candidate) -> Any:
         """See `spaces.design_space.base.Space`."""
-        schedule = replayed(self._module, candidate.payload)
+        schedule = replay(self._module, candidate.payload)
         postprocess(schedule, self._rules)
         return schedule
 
@@ -167,7 +167,7 @@ class TraceSpace:
             raise InvalidCandidate(f"{self.name}: no rule applies")
         number = rng.choice(range(len(self.sketches)))
         sketch, reading = self.sketches[number], self._readings[number]
-        decisions = {} if reading is None else _allowed(sketch, reading, rng)
+        decisions = {} if reading is None else _find_allowed(sketch, reading, rng)
         return Trace(sketch.insts, decisions), reading
 
     def _mutate(self, parent: Candidate, rng: random.Random) -> tuple[Any, Reading | None]:
@@ -205,7 +205,7 @@ class TraceSpace:
         found, decisions = form_and_decisions(candidate.payload)
         number = self._numbers.get(found) if self._short else None
         if number is None:
-            return replayed(self._module, candidate.payload).trace, None
+            return replay(self._module, candidate.payload).trace, None
         instructions = self.sketches[number].insts
         made = {instructions[at]: decided for at, decided in decisions.items()}
         return Trace(instructions, made), self._readings[number]
@@ -256,10 +256,10 @@ def _exceeds(reading: Reading, trace: Any) -> str:
     """What a trace's kernel has too much of; empty for nothing, or where draws are open."""
     if any(trace.get_decision(i) is None for i in trace.insts if draws(i)):
         return ""
-    return reading.launch.why_not(drawn(trace))
+    return reading.launch.why_not(read_draws(trace))
 
 
-def _allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any]:
+def _find_allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any]:
     """Decisions of a sketch, by instruction, for which its kernel is within the device's limits.
 
     Raises:

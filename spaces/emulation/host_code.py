@@ -26,7 +26,7 @@ _SET_DEVICE = "__tvm_set_device"
 
 
 @cache
-def hosted_pipeline(name: str) -> str:
+def register_host_pipeline(name: str) -> str:
     """The name of a TIR pipeline that does the same as pipeline `name`, for the emulated device."""
     from tvm.tirx import get_tir_pipeline, register_tir_pipeline
 

@@ -31,18 +31,18 @@ class Traffic:
 
 def traffic(nest: Nest, cache_bytes: int) -> Traffic:
     """What a nest moves into a cache of this size."""
-    reached = [_reached(nest, inner) for inner in range(len(nest.loops) + 1)]
+    reached = [_count_reached(nest, inner) for inner in range(len(nest.loops) + 1)]
     inside = max(n for n, size in enumerate(reached) if size <= cache_bytes or n == 0)
     if inside == len(nest.loops):
         return Traffic(inside, reached[inside], reached[inside])
     # What the next loop does not move stays, if there is room for what it moves beside it.
     new = sum(_bytes(a, inside) for a in nest.accesses if a.distinct[inside] > 1)
     stays = reached[inside] + new <= cache_bytes
-    moved = sum(_moved(access, nest, inside, stays=stays) for access in nest.accesses)
+    moved = sum(_count_moved(access, nest, inside, stays=stays) for access in nest.accesses)
     return Traffic(inside, reached[inside], moved)
 
 
-def _reached(nest: Nest, inner: int) -> int:
+def _count_reached(nest: Nest, inner: int) -> int:
     """Bytes that the innermost loops reach together."""
     return sum(_bytes(access, inner) for access in nest.accesses)
 
@@ -51,7 +51,7 @@ def _bytes(access: Access, inner: int) -> int:
     return min(math.prod(access.distinct[:inner]), access.elements) * access.item_bytes
 
 
-def _moved(access: Access, nest: Nest, inside: int, *, stays: bool) -> int:
+def _count_moved(access: Access, nest: Nest, inside: int, *, stays: bool) -> int:
     again = access.distinct[inside] == 1 and not stays
     along = _bytes(access, inside) * nest.loops[inside].extent if again else 0
     around = math.prod(loop.extent for loop in nest.loops[inside + 1 :])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from spaces.frontends.inputs import InputSpec, Shape, check_names
-from tuner.dynamic.derived_names import base_of, derived
+from tuner.dynamic.derived_names import base_of, derive
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
 
@@ -158,7 +158,7 @@ def _sizes(declared: Declared, given: Mapping[str, Shape]) -> dict[str, int]:
 
 def _at(dims: Dims, values: Mapping[str, int]) -> Dims:
     """Dimensions with those that follow from some values as numbers."""
-    known = [d if isinstance(d, int) else derived(d, values) for d in dims]
+    known = [d if isinstance(d, int) else derive(d, values) for d in dims]
     return tuple(d if size is None else size for d, size in zip(dims, known, strict=True))
 
 
@@ -211,7 +211,7 @@ def _check_dims(given: Iterable[str], declared: Declared, left: Iterable[Declare
 
 def _heads(dim: str, names: Iterable[str]) -> bool:
     """Whether one of some dimensions is this one, or named after it."""
-    return any(derived(name, {dim: 1}) is not None for name in names)
+    return any(derive(name, {dim: 1}) is not None for name in names)
 
 
 def _check_bounds(declared: Declared, sizes: Mapping[str, int], domain: Domain) -> None:

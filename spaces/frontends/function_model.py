@@ -17,7 +17,7 @@ from spaces.frontends.shape_var import DynamicProgram, ShapeVar
 from spaces.intrinsics.script_frames import know_frames_of_no_file
 from spaces.ir import tvm_compat
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
-from tuner.errors import TunerError, first_line, named_line
+from tuner.errors import TunerError, describe_error, first_line
 
 Args = Sequence[tuple[str, "str | int | float | ShapeVar"]]
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
@@ -108,7 +108,7 @@ def _load_file(path: Path) -> Any:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # user code may raise anything
         del sys.modules[name]
-        raise TunerError(f"{path} does not load: {named_line(error)}") from error
+        raise TunerError(f"{path} does not load: {describe_error(error)}") from error
     return module
 
 
@@ -117,7 +117,7 @@ def _import(name: str) -> Any:
         with _importable(Path.cwd()):
             return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise TunerError(f"{name} cannot be imported: {named_line(error)}") from error
+        raise TunerError(f"{name} cannot be imported: {describe_error(error)}") from error
 
 
 @contextlib.contextmanager
@@ -140,19 +140,19 @@ def _value(found: Any, source: str, args: Args, on_found: Callable[[], None]) ->
     try:
         return found(**keywords)
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise TunerError(f"{source} failed: {named_line(error)}") from error
+        raise TunerError(f"{source} failed: {describe_error(error)}") from error
 
 
 def _keywords(found: Any, source: str, args: Args) -> dict[str, Any]:
     """What to call a function with; nothing for a ready-made program."""
     if inspect.isroutine(found):
-        return converted_args(found, source, args)
+        return convert_args(found, source, args)
     if args:
         raise TunerError(f"{source} is no function, so it takes no --arg")
     return {}
 
 
-def converted_args(function: Callable[..., Any], source: str, args: Args) -> dict[str, Any]:
+def convert_args(function: Callable[..., Any], source: str, args: Args) -> dict[str, Any]:
     """Arguments as a function's annotations want them.
 
     Raises:

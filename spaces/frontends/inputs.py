@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spaces.ir.element_types import numpy_dtype
-from tuner.dynamic.derived_names import derived
+from tuner.dynamic.derived_names import derive
 from tuner.errors import TunerError
 from tuner.request.model_spec import InputArray, InputValue, IntRange
 
@@ -45,7 +45,7 @@ class InputSpec:
         """
         if not self.dims:
             return self
-        shape = tuple(d if isinstance(d, int) else derived(d, values) or 0 for d in self.dims)
+        shape = tuple(d if isinstance(d, int) else derive(d, values) or 0 for d in self.dims)
         return replace(self, shape=shape, dims=())
 
 

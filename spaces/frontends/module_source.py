@@ -9,10 +9,10 @@ from typing import Any
 
 from spaces.frontends.declared import Declared, DeclaredInput, ModelKind
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.program_inputs import declared_programs
+from spaces.frontends.program_inputs import read_declared
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
-from spaces.lowering.plain_shapes import declared_shape, with_plain_inputs
+from spaces.lowering.plain_shapes import name_shape, with_plain_inputs
 from tuner.checks import LARGEST
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
@@ -68,7 +68,7 @@ def read_module(
         TunerError: an input cannot be fed with a tensor, or has a dimension that nobody can tell.
     """
     if not tvm_compat.has_relax(module):
-        plain, declared = declared_programs(module, domain)
+        plain, declared = read_declared(module, domain)
         return ModuleSource(name, kind, plain, declared)
     if "main" not in [gv.name_hint for gv in module.get_global_vars()]:
         raise TunerError('the module holds Relax functions, but none called "main"')
@@ -78,11 +78,11 @@ def read_module(
     known = tuple(symbols(main))
     note = note if known else ""
     declared = Declared(inputs, known, _bounds(main), domain, note=note)
-    return ModuleSource(name, kind, _unbounded(module), declared)
+    return ModuleSource(name, kind, _drop_bounds(module), declared)
 
 
 def _declare(param: Any) -> DeclaredInput:
-    dims = declared_shape(param)
+    dims = name_shape(param)
     if dims is None:
         raise TunerError(f"input {param.name} is no tensor of known rank, which is not supported")
     return DeclaredInput(str(param.name), tvm_compat.param_dtype(param), tuple(dims))
@@ -98,7 +98,7 @@ def _bounds(main: Any) -> dict[str, tuple[int, int]]:
     }
 
 
-def _unbounded(module: Any) -> Any:
+def _drop_bounds(module: Any) -> Any:
     """The module without the bounds of its dimensions.
 
     TVM would plan the memory of intermediate values for the upper one, and a shape beyond it

@@ -14,7 +14,7 @@ from tuner.dynamic.shapes import Domain
 from tuner.errors import TunerError
 
 
-def declared_programs(module: Any, domain: Domain) -> tuple[Any, Declared]:
+def read_declared(module: Any, domain: Domain) -> tuple[Any, Declared]:
     """A module of tensor programs with plain shapes, and its inputs.
 
     These are called as the buffers, led by their function's name where there are several functions.

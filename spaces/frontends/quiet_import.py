@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
+def hush() -> Iterator[None]:
     """Swallow what Python code says within: warnings, prints and logging below errors.
 
     Not for threads: warnings filters and the standard streams belong to the whole process.

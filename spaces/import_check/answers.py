@@ -14,7 +14,7 @@ from spaces.frontends.references import Reference, References
 from spaces.import_check.draws import draw
 from spaces.import_check.sources import CannotRun, Source, onnx_source
 from spaces.import_check.torch_source import TorchSource
-from tuner.dynamic.shapes import sampled
+from tuner.dynamic.shapes import sample_shapes
 from tuner.request.model_spec import InputValue
 from tuner.task import Instance, Shapes
 
@@ -44,7 +44,7 @@ class Answers(Protocol):
 
 def plan(shapes: Shapes) -> Iterator[tuple[Instance, int]]:
     """The shapes and draws that a model is compared on, in order."""
-    some = [instance for instance, _ in sampled(shapes, _SHAPES)] if shapes else []
+    some = [instance for instance, _ in sample_shapes(shapes, _SHAPES)] if shapes else []
     first: Instance = some[0] if some else ()
     yield from ((first, number) for number in range(_DRAWS))
     yield from ((other, 0) for other in some[1:])

@@ -18,7 +18,7 @@ from spaces.import_check.answers import Answers, Given, answers_for, plan
 from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
 from spaces.import_check.plain_code import compile_untuned
-from spaces.import_check.sources import CannotRun, LeftOpen, left_open
+from spaces.import_check.sources import CannotRun, LeftOpen, find_left_open
 from spaces.targets.backends import backend_of
 from spaces.targets.target import fits_here
 from tuner.errors import TunerError, first_line
@@ -121,7 +121,7 @@ class _Comparison:
         return ImportCheck("passed", said_of, tuple(self._notes))
 
     def _left_open(self) -> LeftOpen:
-        return LeftOpen() if self._proto is None else left_open(self._proto)
+        return LeftOpen() if self._proto is None else find_left_open(self._proto)
 
     def _compare(
         self,

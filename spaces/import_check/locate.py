@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.frontends.onnx.node import described
+from spaces.frontends.onnx.node import describe_node
 from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.graph_parts import GraphPart, all_values, cut
 from spaces.import_check.sources import CannotRun
@@ -98,7 +98,7 @@ class _Bisection:
                     near = middle
             if (fault := self._fault(start, near, end)) is not None:
                 return fault
-            grown.append(described(self._proto.graph.node[near]))
+            grown.append(describe_node(self._proto.graph.node[near]))
             start = end
         return Grown(tuple(grown))
 
@@ -130,7 +130,11 @@ class _Bisection:
                 inputs = {n: before[n] for n in node.inputs}
                 got = {name: ours[name]}
                 return Fault(
-                    described(self._proto.graph.node[near]), said, inputs, got, {name: want[name]}
+                    describe_node(self._proto.graph.node[near]),
+                    said,
+                    inputs,
+                    got,
+                    {name: want[name]},
                 )
         return None
 

@@ -152,7 +152,7 @@ class LeftOpen:
     outputs: frozenset[int] = frozenset()
 
 
-def left_open(proto: Any) -> LeftOpen:
+def find_left_open(proto: Any) -> LeftOpen:
     """What of a graph of ONNX nobody can compare."""
     nodes, tainted = [], set[str]()
     for node in proto.graph.node:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.frontends.quiet_import import hushed
+from spaces.frontends.quiet_import import hush
 from spaces.import_check.sources import CannotRun
 from tuner.errors import first_line
 
@@ -28,7 +28,7 @@ class TorchSource:
         self.name = f"torch {torch.__version__}"
         self._program = program
         try:
-            with hushed():
+            with hush():
                 self._module = program.module()
         except Exception as error:  # it raises whatever it meets
             raise CannotRun(f"{self.name} does not take it: {first_line(error)}") from error
@@ -45,7 +45,7 @@ class TorchSource:
             [*_leaves(self._program, tensors)], self._program.call_spec.in_spec
         )
         try:
-            with torch.no_grad(), hushed():
+            with torch.no_grad(), hush():
                 found, _ = _pytree.tree_flatten(self._module(*args, **kwargs))
         except Exception as error:  # it raises whatever it meets
             raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error

@@ -9,14 +9,14 @@ database's records.
 from __future__ import annotations
 
 from spaces.intrinsics.registration import families_named, register_intrinsics
-from spaces.intrinsics.vnni import named
+from spaces.intrinsics.vnni import find_intrinsics
 from spaces.intrinsics.vnni_registry import register
 
 
 def register_named(text: str) -> None:
     """Register each intrinsic that a text names: ours, and TVM's by family, a second time for
     nothing."""
-    for intrinsic in named(text):
+    for intrinsic in find_intrinsics(text):
         register(intrinsic)
     for family in families_named(text):
         register_intrinsics(family)

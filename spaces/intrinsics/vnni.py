@@ -112,7 +112,7 @@ def parse(name: str) -> Dot | Mix | None:
     return None
 
 
-def named(text: str) -> list[Dot | Mix]:
+def find_intrinsics(text: str) -> list[Dot | Mix]:
     """All of our intrinsics that a text names, such as a trace or a database, each once."""
     if _PREFIX not in text:
         return []

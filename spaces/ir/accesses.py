@@ -47,7 +47,7 @@ def functions_called(function: Any) -> list[str]:
     return list(found)
 
 
-def written_positions(function: Any) -> set[int]:
+def find_written(function: Any) -> set[int]:
     """Positions of the parameters that a PrimFunc stores to."""
     import tvm
     import tvm_ffi

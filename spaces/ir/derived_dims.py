@@ -28,7 +28,7 @@ def _name_of(dim: Any) -> str:
         return f"{var.name}_x{times}{_moved(plus)}"
     from tvm import tirx
 
-    number = tvm_compat.known_int(getattr(dim, "b", None))
+    number = tvm_compat.as_int(getattr(dim, "b", None))
     inner = "" if number is None else _name_of(dim.a)
     if number is None or not inner:
         return ""

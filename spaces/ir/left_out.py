@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.accesses import functions_called, tensors_handed_out, written_positions
+from spaces.ir.accesses import find_written, functions_called, tensors_handed_out
 
 
 def why_left(function: Any) -> str:
@@ -20,7 +20,7 @@ def why_left(function: Any) -> str:
         return f"tensors in there go to functions of a library{named} which no schedule reaches"
     if layout := own_layout(function):
         return f"tensors in there do not lie in one piece ({layout})"
-    return "" if written_positions(function) else "no parameter is written in there"
+    return "" if find_written(function) else "no parameter is written in there"
 
 
 def own_layout(function: Any) -> str:
@@ -32,13 +32,13 @@ def own_layout(function: Any) -> str:
 
 def _own_layout(param: Any) -> str:
     """The strides or the offset of a parameter that lies in memory unlike any other tensor."""
-    strides = [tvm_compat.known_int(stride) for stride in getattr(param.ty, "strides", None) or ()]
-    dims = [tvm_compat.known_int(dim) for dim in tvm_compat.param_dims(param) or ()]
+    strides = [tvm_compat.as_int(stride) for stride in getattr(param.ty, "strides", None) or ()]
+    dims = [tvm_compat.as_int(dim) for dim in tvm_compat.param_dims(param) or ()]
     for place, (stride, dim) in enumerate(zip(strides, dims, strict=False)):
         after = dims[place + 1 :]
         if stride is None or dim == 1:
             continue
         if None in after or stride != math.prod(size or 0 for size in after):
             return f"the strides {', '.join('?' if s is None else str(s) for s in strides)}"
-    offset = tvm_compat.known_int(getattr(param.ty, "elem_offset", 0))
+    offset = tvm_compat.as_int(getattr(param.ty, "elem_offset", 0))
     return f"the offset {offset}" if offset else ""

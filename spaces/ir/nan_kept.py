@@ -130,7 +130,7 @@ def _pick(a: Any, b: Any, pick: _Pick) -> Any:
             return operand
         inner = place[len(place) - len(operand.shape) :]
         pairs = zip(operand.shape, inner, strict=True)
-        return operand[tuple(0 if tvm_compat.known_int(d) == 1 else i for d, i in pairs)]
+        return operand[tuple(0 if tvm_compat.as_int(d) == 1 else i for d, i in pairs)]
 
     return te.compute(
         _broadcast(*shapes), lambda *place: pick(at(a, place), at(b, place)), name="compute"
@@ -142,6 +142,6 @@ def _broadcast(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
     padded = ([1] * (rank - len(shape)) + list(shape) for shape in (one, other))
     found = []
     for a, b in zip(*padded, strict=True):
-        numbers = tvm_compat.known_int(a), tvm_compat.known_int(b)
+        numbers = tvm_compat.as_int(a), tvm_compat.as_int(b)
         found.append(b if numbers[0] == 1 or (numbers[0] is None and (numbers[1] or 1) > 1) else a)
     return found

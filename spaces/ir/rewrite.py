@@ -21,7 +21,7 @@ def with_prim_funcs(module: Any, change: Callable[[Any], Any]) -> Any:
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
+def substitute(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
     """An expression with values in place of variables."""
     import tvm
     from tvm_ffi import structural_mutate
@@ -38,17 +38,17 @@ def replaced(expression: Any, values: Sequence[tuple[Any, Any]]) -> Any:
     return structural_mutate(expression, [(tvm.ir.Var, look)])
 
 
-def placed(realize: Any, expression: Any) -> Any:
+def place_in_loops(realize: Any, expression: Any) -> Any:
     """An expression of a block's axes, in terms of the loops around its realisation."""
     axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    return replaced(expression, [(axis.var, value) for axis, value in axes])
+    return substitute(expression, [(axis.var, value) for axis, value in axes])
 
 
 def growth(analyzer: Any, expression: Any, variable: Any) -> int | None:
     """The growth of an expression with each step of a variable; None where that is not one
     number."""
-    after = replaced(expression, [(variable, variable + constant(1, variable))])
-    return tvm_compat.known_int(analyzer.simplify(after - expression))
+    after = substitute(expression, [(variable, variable + constant(1, variable))])
+    return tvm_compat.as_int(analyzer.simplify(after - expression))
 
 
 def is_among(node: Any, others: Sequence[Any]) -> bool:
@@ -78,7 +78,7 @@ def uncast(expression: Any) -> Any:
     return expression
 
 
-def summed_product(store: Any) -> Any:
+def find_product(store: Any) -> Any:
     """The product that a step of a sum adds to what it stores, without casts around it; None where
     a statement is no such step."""
     from tvm import tirx
@@ -118,7 +118,7 @@ def constant(value: int, like: Any) -> Any:
     return tirx.const(value, str(like.ty.dtype))
 
 
-def copied_loop(
+def copy_loop(
     loop: Any, body: Any, *, var: Any = None, extent: Any = None, marks: Any = None
 ) -> Any:
     """A copy of a loop around another body.
@@ -136,7 +136,7 @@ def copied_loop(
     return For(var, loop.min, extent, loop.kind, body, loop.thread_binding, marks)
 
 
-def changed_block(
+def change_block(
     block: Any,
     *,
     axes: Any = None,
@@ -166,7 +166,7 @@ def changed_block(
     )
 
 
-def copied_block(block: Any) -> Any:
+def copy_block(block: Any) -> Any:
     """A copy of a block with new axes: no axis may be in a program twice."""
     from tvm.tirx import IterVar, Var
 
@@ -175,16 +175,16 @@ def copied_block(block: Any) -> Any:
         for axis in block.iter_vars
     ]
     values = [(old.var, new.var) for old, new in zip(block.iter_vars, fresh, strict=True)]
-    return changed_block(
+    return change_block(
         block,
         axes=fresh,
-        reads=[replaced(region, values) for region in block.reads],
-        writes=[replaced(region, values) for region in block.writes],
-        body=replaced(block.body, values),
+        reads=[substitute(region, values) for region in block.reads],
+        writes=[substitute(region, values) for region in block.writes],
+        body=substitute(block.body, values),
     )
 
 
-def renewed(statement: Any) -> Any:
+def renew_variables(statement: Any) -> Any:
     """A copy of a statement with new loop variables and axes: none may be in a program twice."""
     import tvm
     from tvm.tirx import For, Var
@@ -192,10 +192,10 @@ def renewed(statement: Any) -> Any:
 
     def loop(node: Any, mutator: Any) -> Any:
         var = Var(str(node.loop_var.name), node.loop_var.ty)
-        body = replaced(mutator.mutate(node.body), [(node.loop_var, var)])
-        return copied_loop(node, body, var=var)
+        body = substitute(mutator.mutate(node.body), [(node.loop_var, var)])
+        return copy_loop(node, body, var=var)
 
     def block(node: Any, _mutator: Any) -> Any:
-        return copied_block(node)
+        return copy_block(node)
 
     return structural_mutate(statement, [(For, loop), (tvm.s_tir.SBlock, block)])

@@ -33,7 +33,7 @@ def with_root_block(function: Any) -> Any:
     buffers: list[Any] = []
     if not tensors_handed_out(function):  # who knows what is written where they are
         buffers, body = _in_blocks(_parts(body))
-    root = rewrite.changed_block(root, body=body, buffers=[*root.alloc_buffers, *buffers])
+    root = rewrite.change_block(root, body=body, buffers=[*root.alloc_buffers, *buffers])
     made = PrimFunc(function.params, _realize(root), function.ret_type, function.attrs)
     return made.with_attr(tvm_compat.SCHEDULABLE, True)
 
@@ -98,13 +98,13 @@ def _nest(nest: Any, name: str) -> Any:
         for loop, variable in zip(loops, variables, strict=True)
     ]
     steps = [loop.loop_var for loop in loops]
-    body = rewrite.replaced(inside, list(zip(steps, variables, strict=True)))
+    body = rewrite.substitute(inside, list(zip(steps, variables, strict=True)))
     touched = [tensor for tensor, _ in (*stores, *loads)]
     reads, writes = regions(_block(name, axes, [], [], body), touched)
     reads = [region for region in reads if not (loops and rewrite.is_among(region.source, begun))]
     made = _realize(_block(name, axes, reads, writes, body), steps)
     for loop in reversed(loops):
-        made = rewrite.copied_loop(loop, made)
+        made = rewrite.copy_loop(loop, made)
     return made
 
 
@@ -149,8 +149,8 @@ def _is_plain(loop: Any) -> bool:
     from tvm.tirx import ForKind
 
     extent = loop.extent
-    known = tvm_compat.known_int(extent) is not None or isinstance(extent, Var)
-    return int(loop.kind) == ForKind.SERIAL and tvm_compat.known_int(loop.min) == 0 and known
+    known = tvm_compat.as_int(extent) is not None or isinstance(extent, Var)
+    return int(loop.kind) == ForKind.SERIAL and tvm_compat.as_int(loop.min) == 0 and known
 
 
 def _apart(loop: Any, stores: list[tuple[Any, Any]], loads: list[tuple[Any, Any]]) -> bool:

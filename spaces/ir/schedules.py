@@ -41,7 +41,7 @@ def tvm_seed(seed: int) -> int:
     return 1 + seed % (_MAX_TVM_SEED - 1)
 
 
-def replayed(module: Any, payload: str) -> Any:
+def replay(module: Any, payload: str) -> Any:
     """A schedule of a module with the instructions of a trace, given as JSON.
 
     Raises:

@@ -50,18 +50,18 @@ def text_of(dim: Any) -> str:
 
     # The printer would change names that it uses itself, such as T.
     plain = [(v, tvm.tirx.Var(f"__{v.name}", str(v.ty.dtype))) for v in variables(dim)]
-    printed = rewrite.replaced(dim, plain).script(int_dtype=str(dim.ty.dtype))
+    printed = rewrite.substitute(dim, plain).script(int_dtype=str(dim.ty.dtype))
     return str(printed).replace("T.", "").replace("__", "")
 
 
 def is_symbolic(dim: Any) -> bool:
     """Whether a dimension is symbolic."""
-    return tvm_compat.known_int(dim) is None
+    return tvm_compat.as_int(dim) is None
 
 
 def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
     """A dimension as a number; None where it holds a symbol without a value."""
-    known = tvm_compat.known_int(dim)
+    known = tvm_compat.as_int(dim)
     if known is not None or not values:
         return known
     import tvm
@@ -71,10 +71,10 @@ def value_of(dim: Any, values: Mapping[str, int]) -> int | None:
         if str(var.name) in values:
             value = tvm.tirx.const(values[str(var.name)], str(var.ty.dtype))
             analyzer.bind(var, value)
-    return tvm_compat.known_int(analyzer.simplify(dim))
+    return tvm_compat.as_int(analyzer.simplify(dim))
 
 
-def specialised(module: Any, values: Mapping[str, int]) -> Any:
+def specialise(module: Any, values: Mapping[str, int]) -> Any:
     """A module's "main" specialised for one shape, with no symbol left in it.
 
     Args:
@@ -99,7 +99,7 @@ def specialised(module: Any, values: Mapping[str, int]) -> Any:
 
     def folded(expression: Any) -> Any:
         parts = (expression.a, expression.b)
-        whole = all(tvm_compat.known_int(part) is not None for part in parts)
+        whole = all(tvm_compat.as_int(part) is not None for part in parts)
         return analyzer.simplify(expression) if whole else expression
 
     replaced = (tvm.ir.Var, lambda var: numbers.get(var, var))

@@ -104,7 +104,7 @@ def operator_name(expression: Any) -> str:
     return str(expression.op.name)
 
 
-def permuted_axes(expression: Any) -> tuple[int, ...] | None:
+def read_permutation(expression: Any) -> tuple[int, ...] | None:
     """The order in which a call puts its operand's axes; None where it does not permute them."""
     if operator_name(expression) != "relax.permute_dims":
         return None
@@ -196,7 +196,7 @@ def param_shape(param: Any) -> list[int | str] | None:
     shape = param_dims(param)
     if shape is None:
         return None
-    return [value if (value := known_int(dim)) is not None else dim_name(dim) for dim in shape]
+    return [value if (value := as_int(dim)) is not None else dim_name(dim) for dim in shape]
 
 
 def dim_name(dim: Any) -> str:
@@ -230,7 +230,7 @@ def param_dtype(param: Any) -> str:
     return str(param.ty.dtype)
 
 
-def known_int(dim: Any) -> int | None:
+def as_int(dim: Any) -> int | None:
     """The value of a dimension, None where it is symbolic."""
     if isinstance(dim, int):
         return dim
@@ -246,7 +246,7 @@ def structural_hash_hex(node: Any) -> str:
     return f"{structural_hash(node) & (2**64 - 1):016x}"
 
 
-def normalized(function: Any, *, symbol: str | None = "main") -> Any:
+def normalize(function: Any, *, symbol: str | None = "main") -> Any:
     """A module whose only function, named "main", is this PrimFunc.
 
     Args:
@@ -266,7 +266,7 @@ def abandon(builder: Any) -> None:
     builder._end_block()
 
 
-def known_onnx_operators() -> frozenset[str]:
+def list_onnx_operators() -> frozenset[str]:
     """Operators of ONNX that TVM's importer can convert."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -295,7 +295,7 @@ def onnx_converted(
     return builder.normalize(made) if isinstance(made, relax.Expr) else made
 
 
-def known_torch_operators() -> frozenset[str]:
+def list_torch_operators() -> frozenset[str]:
     """Operators of PyTorch, as `relu.default`, that TVM's importer can convert."""
     from tvm.relax.frontend.torch import exported_program_translator as translator
 

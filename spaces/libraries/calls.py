@@ -20,7 +20,7 @@ def candidate_of(symbol: str, space: str) -> Candidate:
     return Candidate(CandidateKind.LIBRARY, symbol, space)
 
 
-def called(program: Any, candidate: Candidate) -> Any:
+def make_call(program: Any, candidate: Candidate) -> Any:
     """A PrimFunc with a program's parameters and attributes that hands them, in their order, to a
     packed function.
 
@@ -72,7 +72,7 @@ def _letters(name: str, number: int) -> str:
 
 
 def calls_of(function: Any) -> tuple[str, str] | None:
-    """The symbol that a function made by `called` calls, and the name of its library; else None."""
+    """The symbol that a function of `make_call` calls, and the name of its library; else None."""
     said = tvm_compat.attribute(function, _CALLS)
     if said is None:
         return None

@@ -39,7 +39,7 @@ def einsum_of(program: Any) -> Einsum | None:
     if len(blocks) != 1:
         return None
     block = schedule.get(blocks[0])
-    product = rewrite.summed_product(block.body)
+    product = rewrite.find_product(block.body)
     if product is None or not _starts_at_zero(block):
         return None
     loads = [rewrite.uncast(product.a), rewrite.uncast(product.b)]
@@ -78,10 +78,10 @@ def _place(buffer: Any, program: Any) -> int | None:
 
 def _is_whole(loads: list[Any], block: Any) -> bool:
     """Whether loops reach all of each tensor."""
-    extents = {v.var: tvm_compat.known_int(v.dom.extent) for v in block.iter_vars}
+    extents = {v.var: tvm_compat.as_int(v.dom.extent) for v in block.iter_vars}
     pairs = [(e.source, e.indices) for e in loads] + [(block.body.buffer, block.body.indices)]
     return all(
-        extents[index] is not None and extents[index] == tvm_compat.known_int(size)
+        extents[index] is not None and extents[index] == tvm_compat.as_int(size)
         for buffer, indices in pairs
         for index, size in zip(indices, buffer.shape, strict=True)
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 from spaces.ir.lean_tvm import import_tvm_lean
 from spaces.ir.schedules import InvalidCandidate, task_module
-from spaces.libraries.calls import called, candidate_of
-from spaces.libraries.registration import made, name_of, space_of
+from spaces.libraries.calls import candidate_of, make_call
+from spaces.libraries.registration import make_library, name_of, space_of
 from tuner.candidate import Candidate
 from tuner.errors import TunerError
 from tuner.source import Source
 from tuner.task import Task
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import blame
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ def offer(library: Source, task: Task) -> Candidate | None:
     if symbol is None:
         return None
     candidate = candidate_of(symbol, space_of(library))
-    called(program, candidate)
+    make_call(program, candidate)
     return candidate
 
 
 def symbol_for(library: Source, program: Any) -> str | None:
     """The name of a library's function for a program; None where it has none."""
-    theirs = made(library)
-    with blamed(library, "library, symbol"):
+    theirs = make_library(library)
+    with blame(library, "library, symbol"):
         symbol = theirs.symbol(program)
         if symbol is not None and not (isinstance(symbol, str) and symbol):
             raise TypeError(f"symbol gave {symbol!r}, which is no name")

@@ -15,20 +15,20 @@ from spaces.ir.element_types import numpy_dtype
 from tuner.candidate import LIBRARIES as FAMILY
 from tuner.errors import UsageError
 from tuner.source import Source
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import blame
 from tuner.user_code.load import load
 
 
 @lru_cache(maxsize=32)
-def made(library: Source) -> Any:
+def make_library(library: Source) -> Any:
     """The object of the class that a source names, made once in a process."""
-    with blamed(library, "library"):
+    with blame(library, "library"):
         return load(library)()
 
 
 def name_of(library: Source) -> str:
     """What a library is called: the name of its class."""
-    return type(made(library)).__name__
+    return type(make_library(library)).__name__
 
 
 def space_of(library: Source) -> str:
@@ -42,8 +42,8 @@ def register_source(library: Source) -> None:
     Raises:
         LayerFailed: it cannot give them.
     """
-    theirs = made(library)
-    with blamed(library, "library, functions"):
+    theirs = make_library(library)
+    with blame(library, "library, functions"):
         register(theirs)
 
 

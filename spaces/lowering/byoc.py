@@ -7,7 +7,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 
 
-def left_to_codegens(module: Any) -> dict[str, Any]:
+def find_partitioned(module: Any) -> dict[str, Any]:
     """The functions that are partitioned off for a code generator, by name."""
     return {
         variable.name_hint: function

@@ -14,12 +14,12 @@ from spaces.ir import tvm_compat
 from spaces.lowering.layouts.layout_rules import CONVOLUTION, ELEMENTWISE
 from spaces.lowering.relax_rewrite import (
     constant,
-    replaced,
+    replace_vars,
     straight_bindings,
     tensor_bytes,
     variables,
     with_graphs,
-    written_anew,
+    write_anew,
 )
 
 _CONCAT = "relax.concat"
@@ -106,7 +106,7 @@ def _fields(call: Any) -> list[Any]:
 
 def _is_map(expression: Any) -> bool:
     dims = tvm_compat.tensor_dims(expression)
-    return dims is not None and len(dims) == 4 and tvm_compat.known_int(dims[_CHANNELS]) is not None
+    return dims is not None and len(dims) == 4 and tvm_compat.as_int(dims[_CHANNELS]) is not None
 
 
 def _splittable(call: Any) -> bool:
@@ -152,9 +152,9 @@ class _Rewriter:
         def emit() -> Any:
             for binding in bindings:
                 self._emit(binding)
-            return replaced(function.body.body, self._whole)
+            return replace_vars(function.body.body, self._whole)
 
-        return written_anew(self._builder, function, emit)
+        return write_anew(self._builder, function, emit)
 
     def _emit(self, binding: Any) -> None:
         from tvm import relax
@@ -166,10 +166,10 @@ class _Rewriter:
             return
         source = next((v for v in variables(value) if v in self._parts), None)
         if source is None:
-            made = replaced(value, self._whole)
+            made = replace_vars(value, self._whole)
         elif var in self._wanted:
             self._parts[var] = [
-                self._put(replaced(value, {source: part}), var) for part in self._parts[source]
+                self._put(replace_vars(value, {source: part}), var) for part in self._parts[source]
             ]
             return
         elif name == CONVOLUTION:
@@ -177,7 +177,7 @@ class _Rewriter:
         else:  # a pool whose result is needed whole: the join comes after it
             from tvm.relax import op
 
-            pooled = [replaced(value, {source: part}) for part in self._parts[source]]
+            pooled = [replace_vars(value, {source: part}) for part in self._parts[source]]
             made = op.concat([self._put(p, var) for p in pooled], axis=_CHANNELS)
         self._whole[var] = made if isinstance(made, relax.Var) else self._put(made, var)
 
@@ -195,9 +195,7 @@ class _Rewriter:
         weights = call.args[1].value.numpy()
         total, start = None, 0
         for part in parts:
-            channels = int(
-                tvm_compat.known_int((tvm_compat.tensor_dims(part) or [])[_CHANNELS]) or 0
-            )
+            channels = int(tvm_compat.as_int((tvm_compat.tensor_dims(part) or [])[_CHANNELS]) or 0)
             mine = constant(weights[:, start : start + channels].copy())
             start += channels
             product = self._put(relax.Call(call.op, [part, mine], call.attrs, call.ty_args), var)

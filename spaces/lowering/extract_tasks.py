@@ -10,9 +10,9 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.left_out import why_left
-from spaces.ir.symbolic import specialised, symbols
+from spaces.ir.symbolic import specialise, symbols
 from spaces.lowering.task_shapes import depending_on_data, shapes_of
-from tuner.dynamic.shapes import merged, sampled
+from tuner.dynamic.shapes import merge_shapes, sample_shapes
 from tuner.errors import TunerError
 from tuner.task import Shapes, Task, task_key
 
@@ -31,7 +31,7 @@ def extract(
 
     Equal programs are one task, under the name of the first; its weight is the number of calls to
     all of them. Functions that are scheduled already are left out, those that only write sizes into
-    a tensor, and those that `left_as_they_are` names.
+    a tensor, and those that `describe_untuned` names.
 
     Args:
         lowered: a result of `spaces.lowering.lower.lower`.
@@ -51,11 +51,11 @@ def extract(
         if why_left(function):
             continue
         task = task_of(function, target_json, name=name, weight=count)
-        task = shaped(task, shapes_of(lowered, name, shapes))
+        task = set_shapes(task, shapes_of(lowered, name, shapes))
         known = tasks.get(task.key)
         tasks[task.key] = task if known is None else _heavier(known, task)
     if not tasks:
-        why = left_as_they_are(lowered, shapes)
+        why = describe_untuned(lowered, shapes)
         raise TunerError("the model holds nothing to tune" + (f": {why}" if why else ""))
     if only is None:
         return list(tasks.values())
@@ -67,7 +67,7 @@ def extract(
     return chosen
 
 
-def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
+def describe_untuned(lowered: Any, shapes: Shapes = ()) -> str:
     """The message about functions that are not tuned, with the reasons; empty where there are
     none."""
     depending = depending_on_data(lowered, shapes)
@@ -78,10 +78,10 @@ def left_as_they_are(lowered: Any, shapes: Shapes = ()) -> str:
         why = _DEPENDS if name in depending else why_left(lowered[name])
         if why:
             left.setdefault(why, []).append(name)
-    return "; ".join(_left_line(names, why) for why, names in left.items())
+    return "; ".join(_describe_reason(names, why) for why, names in left.items())
 
 
-def _left_line(names: list[str], why: str) -> str:
+def _describe_reason(names: list[str], why: str) -> str:
     these = f"{len(names)} functions are left as they are"
     shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
     return f"{'1 function is left as it is' if len(names) == 1 else these}, since {why}: {shown}"
@@ -91,7 +91,7 @@ def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) 
     """The task of a PrimFunc, under a given name."""
     import tvm
 
-    module = tvm_compat.normalized(function)
+    module = tvm_compat.normalize(function)
     static = not symbols(function)
     return Task(
         key=task_key(tvm_compat.structural_hash_hex(module), target_json),
@@ -103,21 +103,21 @@ def task_of(function: Any, target_json: str, *, name: str, weight: float = 1.0) 
     )
 
 
-def shaped(task: Task, shapes: Shapes) -> Task:
+def set_shapes(task: Task, shapes: Shapes) -> Task:
     """A task with the shapes it is tuned for; its operations are the weighted mean over these."""
     if not shapes:
         return task
     import tvm
 
     module = tvm.ir.load_json(task.module)
-    some = sampled(shapes, _COUNTED)
-    flops = sum(weight * _flops(specialised(module, dict(instance))) for instance, weight in some)
+    some = sample_shapes(shapes, _COUNTED)
+    flops = sum(weight * _flops(specialise(module, dict(instance))) for instance, weight in some)
     return replace(task, shapes=shapes, flops=flops / sum(weight for _, weight in some))
 
 
 def key_of(function: Any, target_json: str) -> str:
     """The key of a PrimFunc's task."""
-    return task_key(tvm_compat.structural_hash_hex(tvm_compat.normalized(function)), target_json)
+    return task_key(tvm_compat.structural_hash_hex(tvm_compat.normalize(function)), target_json)
 
 
 def program_hash(task: Task) -> str:
@@ -135,7 +135,7 @@ def is_scheduled(function: Any) -> bool:
 def only_writes_sizes(function: Any) -> bool:
     """Whether a function takes sizes as numbers, and puts them into a tensor of a few elements."""
     dims = [tvm_compat.param_dims(param) for param in function.params]
-    tensors = [[tvm_compat.known_int(d) for d in each] for each in dims if each is not None]
+    tensors = [[tvm_compat.as_int(d) for d in each] for each in dims if each is not None]
     if len(tensors) != 1 or len(dims) < 2:
         return False
     (sizes,) = tensors
@@ -170,7 +170,7 @@ def call_counts(lowered: Any) -> dict[str, int]:
 def _heavier(task: Task, other: Task) -> Task:
     """A task merged with an equal one: weights added, shapes joined."""
     return replace(
-        task, weight=task.weight + other.weight, shapes=merged(task.shapes + other.shapes)
+        task, weight=task.weight + other.weight, shapes=merge_shapes(task.shapes + other.shapes)
     )
 
 

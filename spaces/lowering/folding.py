@@ -17,10 +17,10 @@ from spaces.ir import tvm_compat
 from spaces.ir.element_types import NUMPY_FLOATS
 from spaces.lowering.relax_rewrite import (
     constant,
-    replaced,
+    replace_vars,
     straight_bindings,
     with_graphs,
-    written_anew,
+    write_anew,
 )
 
 Array = npt.NDArray[Any]
@@ -28,7 +28,7 @@ Compute = Callable[[Any, Sequence[Array]], Array]
 """The value of a call, from the values of its tensors."""
 
 
-def folded(module: Any) -> Any:
+def fold(module: Any) -> Any:
     """A module with the constants of its straight graphs computed, as far as the table goes."""
     return with_graphs(module, _fold)
 
@@ -42,7 +42,7 @@ def _fold(function: Any) -> Any:
     known: dict[Any, Any] = {}
     rest = []
     for binding in bindings:
-        array = _value_of(replaced(binding.value, known), binding.var)
+        array = _value_of(replace_vars(binding.value, known), binding.var)
         if array is None:
             rest.append(binding)
         else:
@@ -54,10 +54,10 @@ def _fold(function: Any) -> Any:
     def emit() -> Any:
         for binding in rest:
             name = tvm_compat.variable_name(binding.var)
-            known[binding.var] = builder.emit(replaced(binding.value, known), name)
-        return replaced(function.body.body, known)
+            known[binding.var] = builder.emit(replace_vars(binding.value, known), name)
+        return replace_vars(function.body.body, known)
 
-    return written_anew(builder, function, emit)
+    return write_anew(builder, function, emit)
 
 
 def _value_of(value: Any, var: Any) -> Array | None:
@@ -69,7 +69,7 @@ def _value_of(value: Any, var: Any) -> Array | None:
     if compute is None or dims is None:
         return None
     tensors = [a for a in value.args if not isinstance(a, relax.ShapeExpr)]
-    sizes = [size for d in dims if (size := tvm_compat.known_int(d)) is not None]
+    sizes = [size for d in dims if (size := tvm_compat.as_int(d)) is not None]
     if len(sizes) < len(dims) or not tensors or not all(map(tvm_compat.is_constant, tensors)):
         return None
     dtype = str(var.ty.dtype)

@@ -108,8 +108,8 @@ def _windows(call: Any, data: Any, weight: Any) -> list[Window] | None:
     attrs = call.attrs
     if str(attrs.data_layout) != layout or str(attrs.kernel_layout)[:2] != "OI":
         return None
-    sizes = [tvm_compat.known_int(dim) for dim in (tvm_compat.tensor_dims(data) or [])[2:]]
-    kernel = [tvm_compat.known_int(dim) for dim in (tvm_compat.tensor_dims(weight) or [])[2:]]
+    sizes = [tvm_compat.as_int(dim) for dim in (tvm_compat.tensor_dims(data) or [])[2:]]
+    kernel = [tvm_compat.as_int(dim) for dim in (tvm_compat.tensor_dims(weight) or [])[2:]]
     padding = [int(p) for p in attrs.padding]
     rank = len(layout) - 2
     if len(sizes) != rank or None in sizes or len(padding) != 2 * rank:

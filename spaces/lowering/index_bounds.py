@@ -45,7 +45,7 @@ def _of_axis(call: Any, dims: list[Any]) -> list[Any]:
 
 def _of_columns(call: Any, dims: list[Any]) -> list[Any]:
     first = int(getattr(call.attrs, "batch_dims", 0))
-    width = tvm_compat.known_int((tvm_compat.tensor_dims(call.args[1]) or [None])[-1])
+    width = tvm_compat.as_int((tvm_compat.tensor_dims(call.args[1]) or [None])[-1])
     return [] if width is None else dims[first : first + width]
 
 

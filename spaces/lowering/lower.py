@@ -15,10 +15,10 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
-from spaces.lowering.byoc import left_to_codegens, put_back
+from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.constants import mark_constants
-from spaces.lowering.folding import folded
+from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.index_bounds import bound_indices
@@ -28,7 +28,7 @@ from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     move_biases_into_batch_norms,
-    multiplied_powers,
+    multiply_powers,
 )
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.targets.backends import backend_of
@@ -68,7 +68,7 @@ def lower(module: Any, target: Any) -> Any:
     row = backend_of(target)
     if not tvm_compat.has_relax(module):
         return _with_symbols(module)
-    if (before := _lowered_for(module)) is not None:
+    if (before := _read_kind(module)) is not None:
         if before != row.kind:
             raise UsageError(f"the graph was lowered for {before}, and is wanted for {row.kind}")
         return module
@@ -84,7 +84,7 @@ def lower(module: Any, target: Any) -> Any:
         lowered = _lower(prepared, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
-    return _mark(put_back(lowered, left_to_codegens(module)), row.kind)
+    return _mark(put_back(lowered, find_partitioned(module)), row.kind)
 
 
 def _lower(prepared: Any, *, packs_weights: bool) -> Any:
@@ -98,7 +98,7 @@ def _lower(prepared: Any, *, packs_weights: bool) -> Any:
     return mark_constants(_without_aliases(with_plain_shapes(lowered)))
 
 
-def _lowered_for(module: Any) -> str | None:
+def _read_kind(module: Any) -> str | None:
     """The kind of target that a graph was lowered for before; None where it was not. Fusing once
     more would change its programs, and put scheduled ones into others."""
     said = (tvm_compat.attribute(f, _LOWERED) for f in module.functions.values())
@@ -125,9 +125,9 @@ def _prepare(module: Any) -> Any:
     tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
-    prepared = merged(move_biases_into_batch_norms(bound_indices(multiplied_powers(tidy(module)))))
+    prepared = merged(move_biases_into_batch_norms(bound_indices(multiply_powers(tidy(module)))))
     prepared = inferred(affine_batch_norms(prepared))
-    prepared = transform.FoldConstant()(folded(prepared))
+    prepared = transform.FoldConstant()(fold(prepared))
     return tidy(without_idle_taps(without_transposed(prepared)))
 
 

@@ -107,14 +107,12 @@ def _stand_in(dim: Any, found: list[tuple[Any, Any]]) -> Any:
     return next((var for known, var in found if equal(dim, known)), dim)
 
 
-def declared_shape(param: Any) -> list[int | str] | None:
+def name_shape(param: Any) -> list[int | str] | None:
     """Like `names.param_shape`, with the name of what follows from a variable: `T_x16`."""
     dims = tvm_compat.param_dims(param)
     if dims is None:
         return None
-    return [
-        size if (size := tvm_compat.known_int(dim)) is not None else _name_of(dim) for dim in dims
-    ]
+    return [size if (size := tvm_compat.as_int(dim)) is not None else _name_of(dim) for dim in dims]
 
 
 def _name_of(dim: Any) -> str:
@@ -172,7 +170,7 @@ def _in_terms_of(function: Any, found: list[tuple[Any, Any]]) -> Any:
         near: list[tuple[int, Any]] = []
         for dim, var in found:
             if str(expression.ty.dtype) == str(dim.ty.dtype):
-                away = tvm_compat.known_int(analyzer.simplify(expression - dim))
+                away = tvm_compat.as_int(analyzer.simplify(expression - dim))
                 near += [] if away is None else [(away, var)]
         if not near:
             return expression

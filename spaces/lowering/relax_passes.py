@@ -68,7 +68,7 @@ def affine_batch_norms(module: Any) -> Any:
     return _rewritten(module, is_tuple_get_item(norm, 0), affine)
 
 
-def multiplied_powers(module: Any) -> Any:
+def multiply_powers(module: Any) -> Any:
     """Turn squares and cubes into products, which a CPU does in an instruction or two."""
 
     def multiplied(call: Any, x: Any, exponent: Any) -> Any:

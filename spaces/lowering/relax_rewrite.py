@@ -87,7 +87,7 @@ def builder_without(module: Any, gone: Container[str]) -> Any:
     return BlockBuilder(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
 
 
-def written_anew(builder: Any, function: Any, emit: Callable[[], Any]) -> Any:
+def write_anew(builder: Any, function: Any, emit: Callable[[], Any]) -> Any:
     """A function with the parameters and attributes of another.
 
     Args:
@@ -115,18 +115,18 @@ def straight_bindings(function: Any) -> list[Any] | None:
     return found if plain and dataflow else None
 
 
-def replaced(expression: Any, by: Any) -> Any:
+def replace_vars(expression: Any, by: Any) -> Any:
     """A graph's expression with some variables replaced."""
     from tvm import relax
 
     if isinstance(expression, relax.Var):
         return by.get(expression, expression)
     if isinstance(expression, relax.Tuple):
-        return relax.Tuple([replaced(field, by) for field in expression.fields])
+        return relax.Tuple([replace_vars(field, by) for field in expression.fields])
     if isinstance(expression, relax.TupleGetItem):
-        return relax.TupleGetItem(replaced(expression.tuple_value, by), expression.index)
+        return relax.TupleGetItem(replace_vars(expression.tuple_value, by), expression.index)
     if isinstance(expression, relax.Call):
-        arguments = [replaced(argument, by) for argument in expression.args]
+        arguments = [replace_vars(argument, by) for argument in expression.args]
         return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
     return expression
 
@@ -150,6 +150,6 @@ def tensor_bytes(expression: Any) -> int:
     dims = tvm_compat.tensor_dims(expression)
     if dims is None:
         return 0
-    return math.prod(tvm_compat.known_int(d) or 1 for d in dims) * tvm_compat.tensor_itemsize(
+    return math.prod(tvm_compat.as_int(d) or 1 for d in dims) * tvm_compat.tensor_itemsize(
         expression
     )

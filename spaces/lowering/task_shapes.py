@@ -8,8 +8,8 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import is_symbolic, symbols, value_of, variables
 from spaces.lowering.relax_rewrite import tir_calls
-from tuner.dynamic.derived_names import base_of, derived
-from tuner.dynamic.shapes import MOST_SHAPES, merged, sampled
+from tuner.dynamic.derived_names import base_of, derive
+from tuner.dynamic.shapes import MOST_SHAPES, merge_shapes, sample_shapes
 from tuner.errors import TunerError
 from tuner.task import Instance, Shapes
 
@@ -41,12 +41,12 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
     for instance, weight in shapes or (((), 1.0),):
         values = dict(instance)
         for dim in graph_dims:
-            if (size := derived(dim, values)) is not None:
+            if (size := derive(dim, values)) is not None:
                 values[dim] = size
         for given in calls:
             pairs = ((symbol, _value(symbol, given, values)) for symbol in own)
             found.append((tuple(sorted(pairs)), weight))
-    return sampled(merged(tuple(found)), MOST_SHAPES)
+    return sample_shapes(merge_shapes(tuple(found)), MOST_SHAPES)
 
 
 def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
@@ -64,12 +64,12 @@ def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
         for name, given in _all_calls(lowered)
         for dim in given.values()
         for var in variables(dim)
-        if str(var.name) not in known and derived(str(var.name), values) is None
+        if str(var.name) not in known and derive(str(var.name), values) is None
     )
 
 
 def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> int:
-    value = value_of(given[symbol], values) if symbol in given else derived(symbol, values)
+    value = value_of(given[symbol], values) if symbol in given else derive(symbol, values)
     if value is None:
         raise TunerError(
             f"dimension {symbol} has no domain: give the sizes to tune for, "

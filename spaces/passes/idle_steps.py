@@ -60,7 +60,7 @@ def without_idle_steps(function: Any) -> Any:
         if not conditions:
             return changed
         guarded = tvm.tirx.IfThenElse(rewrite.conjunction(conditions), changed.body, None)
-        return rewrite.copied_loop(changed, guarded)
+        return rewrite.copy_loop(changed, guarded)
 
     body = structural_mutate(function.body, [(tvm.tirx.For, loop)])
     return function if body.same_as(function.body) else function.with_body(body)
@@ -86,7 +86,7 @@ def _match_padded(block: Any) -> _Padded | None:
             bounds[dim] = [known[0] if low is None else low, known[1] if high is None else high]
     inside = {}
     for dim, (low, high) in bounds.items():
-        size = tvm_compat.known_int(store.buffer.shape[dim])
+        size = tvm_compat.as_int(store.buffer.shape[dim])
         if size is None:
             continue
         first, end = low or 0, size if high is None else high
@@ -114,9 +114,9 @@ def _bound(condition: Any, index: Any) -> tuple[int | None, int | None]:
     if not isinstance(condition, tirx.LE | tirx.LT):
         return None, None
     strict = isinstance(condition, tirx.LT)
-    if condition.b.same_as(index) and (low := tvm_compat.known_int(condition.a)) is not None:
+    if condition.b.same_as(index) and (low := tvm_compat.as_int(condition.a)) is not None:
         return low + strict, None
-    if condition.a.same_as(index) and (high := tvm_compat.known_int(condition.b)) is not None:
+    if condition.a.same_as(index) and (high := tvm_compat.as_int(condition.b)) is not None:
         return None, high + (not strict)
     return None, None
 
@@ -137,13 +137,13 @@ def _conditions(loop: Any, padded: Sequence[_Padded], analyzer: Any) -> list[Any
         return []
     realize, loops = blocks[0]
     load = _find_padded_factor(realize.block.body, padded)
-    products = prod(tvm_compat.known_int(extent) or 1 for _, extent in loops)
+    products = prod(tvm_compat.as_int(extent) or 1 for _, extent in loops)
     if load is None or not _is_summed(loop.loop_var, realize) or products < _LEAST_PRODUCTS:
         return []
     inside = next(p.inside for p in padded if p.tensor.same_as(load.source))
     conditions: list[Any] = []
     for dim, (first, end) in inside.items():
-        index = rewrite.placed(realize, load.indices[dim])
+        index = rewrite.place_in_loops(realize, load.indices[dim])
         if not rewrite.uses(index, [loop.loop_var]):
             continue
         if (ends := reach(index, loops, analyzer)) is None:
@@ -158,7 +158,7 @@ def _find_padded_factor(store: Any, padded: Sequence[_Padded]) -> Any:
     stores; None where it does something else."""
     from tvm.ir import TensorLoad
 
-    product, tensors = rewrite.summed_product(store), [one.tensor for one in padded]
+    product, tensors = rewrite.find_product(store), [one.tensor for one in padded]
     if product is None:
         return None
     factors = map(rewrite.uncast, (product.a, product.b))

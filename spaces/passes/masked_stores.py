@@ -13,7 +13,7 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 
 
-def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
+def mask_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
     """Turn a vectorised loop around a block into one store of its first lanes under a mask.
 
     Only parameters are loaded and stored under a mask. Of an intermediate tensor TVM would take the
@@ -33,10 +33,10 @@ def masked_store(loop: Any, others: Any, many: Any, params: Any) -> Any | None:
     from tvm.tirx import call_intrin, call_llvm_intrin
 
     block = loop.body.block
-    lanes = tvm_compat.known_int(loop.extent)
+    lanes = tvm_compat.as_int(loop.extent)
     if not isinstance(block.body, tirx.BufferStore) or lanes is None:
         return None
-    if tvm_compat.known_int(loop.min) != 0 or not _is_float32(block.body.value):
+    if tvm_compat.as_int(loop.min) != 0 or not _is_float32(block.body.value):
         return None
     if not rewrite.is_among(block.body.buffer, params):
         return None
@@ -76,8 +76,8 @@ class _Vector:
 
     def at(self, expression: Any, lane: Any) -> Any:
         """An expression of the block's axes in one lane."""
-        placed, variable = rewrite.placed(self.loop.body, expression), self.loop.loop_var
-        return rewrite.replaced(placed, [(variable, rewrite.constant(lane, variable))])
+        placed, variable = rewrite.place_in_loops(self.loop.body, expression), self.loop.loop_var
+        return rewrite.substitute(placed, [(variable, rewrite.constant(lane, variable))])
 
     def of(self, expression: Any) -> Any | None:
         """An expression as a vector of all lanes; None where that is not known to be safe."""
@@ -133,13 +133,15 @@ class _Vector:
         return call_llvm_intrin(kind, "llvm.masked.load", address, self.mask, nothing)
 
     def _varies(self, expression: Any) -> bool:
-        return rewrite.uses(rewrite.placed(self.loop.body, expression), [self.loop.loop_var])
+        return rewrite.uses(
+            rewrite.place_in_loops(self.loop.body, expression), [self.loop.loop_var]
+        )
 
     def _step(self, index: Any) -> int | None:
         """The growth of an index from lane to lane; None where that is not one number."""
         values = [self.at(index, lane) for lane in range(self.lanes)]
         moved = {
-            tvm_compat.known_int(self.analyzer.simplify(after - before))
+            tvm_compat.as_int(self.analyzer.simplify(after - before))
             for before, after in pairwise(values)
         }
         return moved.pop() if len(moved) == 1 else None

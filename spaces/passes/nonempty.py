@@ -42,11 +42,11 @@ def for_positive_sizes(function: Any) -> Any:
         analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, extent))
         body = mutator.mutate(node.body)
         loops.pop()
-        return rewrite.copied_loop(node, body, extent=extent)
+        return rewrite.copy_loop(node, body, extent=extent)
 
     def realize(node: Any, mutator: Any) -> Any:
         values = [analyzer.simplify(value) for value in node.iter_values]
-        predicate = _held(analyzer, loops, node.predicate)
+        predicate = _drop_held(analyzer, loops, node.predicate)
         return tvm.s_tir.SBlockRealize(values, predicate, mutator.mutate(node.block))
 
     root = function.body
@@ -57,7 +57,7 @@ def for_positive_sizes(function: Any) -> Any:
     return function.with_body(_with_body(root, tvm.tirx.IfThenElse(above_zero, body, None)))
 
 
-def _held(analyzer: Any, loops: _Loops, condition: Any) -> Any:
+def _drop_held(analyzer: Any, loops: _Loops, condition: Any) -> Any:
     """A predicate without the conjuncts that always hold."""
     parts = rewrite.conjuncts(condition)
     return rewrite.conjunction([part for part in parts if not _holds(analyzer, loops, part)])
@@ -83,7 +83,7 @@ def _is_below(analyzer: Any, loops: _Loops, difference: Any) -> bool:
     for var, extent in [*loops, *remainders]:
         if (rewrite.growth(analyzer, difference, var) or 0) > 0:
             last = extent - rewrite.constant(1, var)
-            difference = rewrite.replaced(difference, [(var, last)])
+            difference = rewrite.substitute(difference, [(var, last)])
     return bool(analyzer.can_prove(difference < rewrite.constant(0, difference)))
 
 
@@ -163,7 +163,7 @@ def _vanishes(dim: Any, size: Any) -> bool:
     from tvm.sym import Analyzer
 
     zero = rewrite.constant(0, size)
-    return tvm_compat.known_int(Analyzer().simplify(rewrite.replaced(dim, [(size, zero)]))) == 0
+    return tvm_compat.as_int(Analyzer().simplify(rewrite.substitute(dim, [(size, zero)]))) == 0
 
 
 def _with_body(root: Any, body: Any) -> Any:

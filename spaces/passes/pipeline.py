@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from spaces.emulation.host_code import hosted_pipeline
+from spaces.emulation.host_code import register_host_pipeline
 from spaces.passes.cpu_passes import before_compile
 from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.passes.stack_alloc import on_stack
@@ -46,10 +46,10 @@ def keeps_on_stack(target: Any) -> bool:
     return tir_pipeline(target) == _CPU
 
 
-def emulated_pipeline() -> str:
+def name_emulation_pipeline() -> str:
     """The name of the pipeline for CUDA with host code for the emulated device, see
     `spaces.emulation.host_code`."""
-    return hosted_pipeline(cuda_pipeline())
+    return register_host_pipeline(cuda_pipeline())
 
 
 @cache

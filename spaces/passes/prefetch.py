@@ -37,7 +37,7 @@ class _Pass:
 
     def placed(self, access: Any) -> list[Any]:
         """Indices of an access of the block, in terms of the loops around it."""
-        return [rewrite.placed(self.realize, index) for index in access.indices]
+        return [rewrite.place_in_loops(self.realize, index) for index in access.indices]
 
 
 def with_prefetches(function: Any) -> Any:
@@ -74,7 +74,7 @@ def _fetching(row: Any, ahead: int, params: Any) -> Any:
         statements[where] = _with(second, fetches)
     marks = {key: value for key, value in row.annotations.items() if key != AHEAD}
     body = SeqStmt(statements) if len(statements) > 1 else statements[0]
-    return rewrite.copied_loop(row, body, marks=marks)
+    return rewrite.copy_loop(row, body, marks=marks)
 
 
 def _pass(statement: Any) -> _Pass | None:
@@ -87,7 +87,7 @@ def _pass(statement: Any) -> _Pass | None:
     lanes = statement.body
     if not isinstance(lanes, For) or int(lanes.kind) != _VECTORISED:
         return None
-    if not isinstance(lanes.body, SBlockRealize) or tvm_compat.known_int(lanes.extent) is None:
+    if not isinstance(lanes.body, SBlockRealize) or tvm_compat.as_int(lanes.extent) is None:
         return None
     return _Pass(statement, lanes, lanes.body)
 
@@ -134,7 +134,7 @@ def _fetches_of_result(second: _Pass, last: _Pass | None, row: Any, params: Any)
         return []
     store = last.realize.block.body
     same = all(
-        tvm_compat.known_int(mine.extent) == tvm_compat.known_int(its.extent) is not None
+        tvm_compat.as_int(mine.extent) == tvm_compat.as_int(its.extent) is not None
         for mine, its in ((second.steps, last.steps), (second.lanes, last.lanes))
     )
     if not same or not isinstance(store, BufferStore):
@@ -153,13 +153,13 @@ def _fetches(
     line = max(1, _LINE_BYTES * 8 // tvm_compat.element_bits(tvm_compat.param_dtype(buffer)))
     lanes, places = there.lanes, there.placed(access)
     statements = []
-    for lane in range(0, tvm_compat.known_int(lanes.extent) or 0, line):
+    for lane in range(0, tvm_compat.as_int(lanes.extent) or 0, line):
         values = [
             (there.steps.loop_var, here.steps.loop_var),
             (lanes.loop_var, rewrite.constant(lane, lanes.loop_var)),
             (row.loop_var, row_value),
         ]
-        element = BufferLoad(buffer, [rewrite.replaced(index, values) for index in places])
+        element = BufferLoad(buffer, [rewrite.substitute(index, values) for index in places])
         address = call_intrin("handle", "tirx.address_of", element)
         how = (const(number, "int32") for number in (kind, _KEEP_CLOSE, _DATA))
         statements.append(Evaluate(call_llvm_intrin("void", "llvm.prefetch", address, *how)))
@@ -170,4 +170,4 @@ def _with(one: _Pass, fetches: list[Any]) -> Any:
     """A pass whose steps each begin with some prefetches."""
     from tvm.tirx import SeqStmt
 
-    return rewrite.copied_loop(one.steps, SeqStmt([*fetches, one.steps.body]))
+    return rewrite.copy_loop(one.steps, SeqStmt([*fetches, one.steps.body]))

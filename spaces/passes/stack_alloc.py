@@ -37,7 +37,7 @@ def _size_bytes(tensor: Any) -> int | None:
     """The size of a tensor in bytes; None where it is not known."""
     import tvm
 
-    shape = [tvm_compat.known_int(extent) for extent in tensor.shape]
+    shape = [tvm_compat.as_int(extent) for extent in tensor.shape]
     known = [extent for extent in shape if extent is not None]
     if len(known) < len(shape):
         return None

@@ -53,7 +53,7 @@ def with_tile_sums(function: Any) -> Any:
             return marked
         made.extend(found)
         body = each_block(marked.body, lambda realize, _: _move(realize, found, analyzer))
-        return rewrite.copied_loop(marked, body)
+        return rewrite.copy_loop(marked, body)
 
     changed_function = with_tiles(function, changed)
     if not made:
@@ -70,7 +70,9 @@ def _sums(marked: Any, function: Any, analyzer: Any) -> list[_Sums]:
     def look(realize: Any, loops: Loops) -> Any:
         for tensor, indices in _accesses(realize.block):
             if tensor.scope() == _LOCAL:
-                here = _touches([rewrite.placed(realize, i) for i in indices], loops, analyzer)
+                here = _touches(
+                    [rewrite.place_in_loops(realize, i) for i in indices], loops, analyzer
+                )
                 _take(touched, tensor, here, analyzer)
         return realize
 
@@ -111,7 +113,7 @@ def _touches(indices: Sequence[Any], loops: Loops, analyzer: Any) -> _Touched | 
     constant extents."""
     first, extents = [], []
     for ends in (reach(index, loops, analyzer) for index in indices):
-        span = None if ends is None else tvm_compat.known_int(analyzer.simplify(ends[1] - ends[0]))
+        span = None if ends is None else tvm_compat.as_int(analyzer.simplify(ends[1] - ends[0]))
         if ends is None or span is None:
             return None
         first.append(ends[0])
@@ -151,7 +153,7 @@ def _move(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
     from tvm_ffi import structural_mutate
 
     def within(sums: _Sums, indices: Any) -> list[Any]:
-        placed = [rewrite.placed(realize, index) for index in indices]
+        placed = [rewrite.place_in_loops(realize, index) for index in indices]
         pairs = zip(placed, sums.first, strict=True)
         return [analyzer.simplify(index - first) for index, first in pairs]
 
@@ -178,7 +180,7 @@ def _move(realize: Any, found: Sequence[_Sums], analyzer: Any) -> Any:
 
     block = realize.block
     kinds = [(tvm.ir.TensorLoad, load), (tirx.BufferStore, store)]
-    made = rewrite.changed_block(
+    made = rewrite.change_block(
         block,
         reads=[region(r) for r in block.reads],
         writes=[region(r) for r in block.writes],
@@ -196,6 +198,6 @@ def _allocate(body: Any, made: Sequence[_Sums]) -> Any:
         inside = mutator.default_mutate(node)
         pairs = [(buffer, _of(buffer, made)) for buffer in node.alloc_buffers]
         buffers = [buffer if sums is None else sums.tensor for buffer, sums in pairs]
-        return rewrite.changed_block(inside, buffers=buffers)
+        return rewrite.change_block(inside, buffers=buffers)
 
     return structural_mutate(body, [(tvm.s_tir.SBlock, block)])

@@ -44,11 +44,11 @@ def _change(marked: Any, analyzer: Any) -> Any:
     guards = _guards(marked, analyzer)
     body = marked.body
     if guards:
-        body = _where([guard.first for guard in guards], _clamped(marked, guards, analyzer))
+        body = _where([guard.first for guard in guards], _clamp_rows(marked, guards, analyzer))
         if int(marked.annotations[TILE]) == VERSIONED:
             whole = _without(marked, guards, analyzer)
-            body = _where([guard.last for guard in guards], whole, rewrite.renewed(body))
-    return rewrite.copied_loop(marked, body, marks=marks)
+            body = _where([guard.last for guard in guards], whole, rewrite.renew_variables(body))
+    return rewrite.copy_loop(marked, body, marks=marks)
 
 
 def _where(below_zero: list[Any], then: Any, other: Any = None) -> Any:
@@ -92,7 +92,7 @@ def _without(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     return each_block(marked.body, look)
 
 
-def _clamped(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
+def _clamp_rows(marked: Any, guards: list[_Guard], analyzer: Any) -> Any:
     """The body of a loop for a remainder tile: the row index of sums is clamped to the last row in
     place of a predicate. Stores keep their predicates."""
     import tvm

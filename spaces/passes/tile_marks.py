@@ -64,6 +64,6 @@ def reach(expression: Any, loops: Loops, analyzer: Any) -> tuple[Any, Any] | Non
         growth = rewrite.growth(analyzer, last, var)
         if growth is None or growth < 0:
             return None
-        first = rewrite.replaced(first, [(var, rewrite.constant(0, var))])
-        last = rewrite.replaced(last, [(var, extent - rewrite.constant(1, var))])
+        first = rewrite.substitute(first, [(var, rewrite.constant(0, var))])
+        last = rewrite.substitute(last, [(var, extent - rewrite.constant(1, var))])
     return analyzer.simplify(first), analyzer.simplify(last)

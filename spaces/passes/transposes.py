@@ -43,7 +43,7 @@ def with_transposes(function: Any) -> Any:
     analyzer = Analyzer()
 
     def loop(node: Any, mutator: Any) -> Any:
-        if tvm_compat.known_int(node.extent) is not None:
+        if tvm_compat.as_int(node.extent) is not None:
             analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
         found = _match(node, analyzer)
         return mutator.default_mutate(node) if found is None else _rewritten(found)
@@ -75,11 +75,11 @@ class _Copy:
         """An expression of the loops, at one step of `depth` and `lanes`."""
         lanes = self.lanes.loop_var
         steps = [(self.depth.loop_var, depth), (lanes, rewrite.constant(lane, lanes))]
-        return self.analyzer.simplify(rewrite.replaced(expression, steps))
+        return self.analyzer.simplify(rewrite.substitute(expression, steps))
 
     def of_loops(self, expression: Any) -> Any:
         """An expression of the block's axes, in terms of the loops."""
-        return rewrite.placed(self.realize, expression)
+        return rewrite.place_in_loops(self.realize, expression)
 
     @cached_property
     def comes_from(self) -> list[Any]:
@@ -124,7 +124,7 @@ def _match(node: Any, analyzer: Any) -> _Copy | None:
         inner = inner.body
     if not (is_loop(node, _SERIAL) and is_loop(inner, _VECTORISED)):
         return None
-    depth, lanes = tvm_compat.known_int(node.extent) or 1, tvm_compat.known_int(inner.extent) or 1
+    depth, lanes = tvm_compat.as_int(node.extent) or 1, tvm_compat.as_int(inner.extent) or 1
     sizes = [s for s in sorted(_ROUNDS, reverse=True) if depth % s == 0 == lanes % s]
     if not sizes or not isinstance(inner.body, tvm.s_tir.SBlockRealize):
         return None
@@ -141,9 +141,7 @@ def _is_copy(c: _Copy) -> bool:
     block = c.realize.block
     if block.init is not None or block.alloc_buffers or block.match_buffers:
         return False
-    if tvm_compat.known_int(c.realize.predicate) != 1 or not isinstance(
-        c.store, tvm.tirx.BufferStore
-    ):
+    if tvm_compat.as_int(c.realize.predicate) != 1 or not isinstance(c.store, tvm.tirx.BufferStore):
         return False
     value = c.store.value
     if isinstance(value, tvm.ir.Call):
@@ -173,7 +171,7 @@ def _is_across(c: _Copy) -> bool:
         c.at(c.guard, first, 0), c.at(c.guard, next_, 0)
     ):
         return False
-    extent = tvm_compat.known_int(c.lanes.extent) or 0
+    extent = tvm_compat.as_int(c.lanes.extent) or 0
     there = [c.at(i, first, 0) for i in c.goes_to]
     return all(shifts(there, [c.at(i, first, r) for i in c.goes_to], r) for r in range(1, extent))
 
@@ -184,12 +182,12 @@ def _rewritten(c: _Copy) -> Any:
 
     outer = tirx.Var(f"{c.depth.loop_var.name}_squares", c.depth.loop_var.ty)
     start = outer * rewrite.constant(c.size, outer)
-    extent = tvm_compat.known_int(c.lanes.extent) or 0
+    extent = tvm_compat.as_int(c.lanes.extent) or 0
     squares = [_square(c, start, lane) for lane in range(0, extent, c.size)]
     body = squares[0] if len(squares) == 1 else tirx.SeqStmt(squares)
     for loop in reversed(c.unrolled):
         body = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
-    number = rewrite.constant((tvm_compat.known_int(c.depth.extent) or 0) // c.size, outer)
+    number = rewrite.constant((tvm_compat.as_int(c.depth.extent) or 0) // c.size, outer)
     return tirx.For(outer, rewrite.constant(0, outer), number, c.depth.kind, body)
 
 

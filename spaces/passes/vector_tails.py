@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.masked_stores import masked_store
+from spaces.passes.masked_stores import mask_store
 
 _VECTORISED = 2
 
@@ -81,7 +81,7 @@ def _limit(analyzer: Any, loop: Any, condition: Any) -> Any | None:
     left = condition.b - condition.a
     if rewrite.growth(analyzer, left, loop.loop_var) != -1:
         return None
-    start = rewrite.replaced(left, [(loop.loop_var, rewrite.constant(0, loop.loop_var))])
+    start = rewrite.substitute(left, [(loop.loop_var, rewrite.constant(0, loop.loop_var))])
     return analyzer.simplify(start)
 
 
@@ -109,17 +109,17 @@ def _split(loop: Any, others: Any, limits: list[Any], maskable: Any) -> Any:
         loop.kind,
         SBlockRealize(realize.iter_values, others, realize.block),
     )
-    masked = masked_store(loop, others, least, maskable)
+    masked = mask_store(loop, others, least, maskable)
     if masked is not None:
         return tirx.IfThenElse(least >= extent, whole, masked)
     var = tirx.Var(f"{loop.loop_var.name}_end", loop.loop_var.ty)
     # A block may name the loop itself, as one that reads a tile's sums does (`tile_accumulators`).
-    moved = rewrite.replaced(realize, [(loop.loop_var, var)])
+    moved = rewrite.substitute(realize, [(loop.loop_var, var)])
     end = tirx.For(
         var,
         loop.min,
         tirx.Max(tirx.Min(least, extent), rewrite.constant(0, extent)),
         tirx.ForKind.SERIAL,
-        SBlockRealize(moved.iter_values, others, rewrite.copied_block(moved.block)),
+        SBlockRealize(moved.iter_values, others, rewrite.copy_block(moved.block)),
     )
     return tirx.IfThenElse(least >= extent, whole, end)

@@ -19,7 +19,7 @@ def canonical(config: Config) -> str:
     return json.dumps(config, sort_keys=True, separators=(",", ":"))
 
 
-def parsed(text: str) -> Config:
+def parse_config(text: str) -> Config:
     """Parse a target as a user writes it: a kind, a tag with its slash, or JSON.
 
     Raises:
@@ -37,7 +37,7 @@ def parsed(text: str) -> Config:
     return dict(config)
 
 
-def validated(config: Config) -> Config:
+def validate(config: Config) -> Config:
     """The target in TVM's own terms, a tag written out.
 
     Raises:

@@ -1,4 +1,5 @@
-"""The number of cores this process may use, by the machine, its affinity and container quota."""
+"""The number of cores this process may use, by the machine, its affinity and container quota, and
+the threads that kernels run with on them."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
     """
     import psutil
 
-    allowed = allowed_cores(cgroup)
+    allowed = count_allowed_cores(cgroup)
     return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
 
 
-def allowed_cores(cgroup: Path = _CGROUP) -> int:
+def count_allowed_cores(cgroup: Path = _CGROUP) -> int:
     """Logical cores that affinity and the control group's quota leave to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -47,3 +48,12 @@ def _quota_v1(folder: Path) -> float | None:
     except (OSError, ValueError):
         return None
     return limit / period if limit > 0 and period > 0 else None
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Variables of a process in which TVM runs kernels, to be set before it runs the first.
+
+    A library sets up the same by itself (`library_threads.c`): as many threads, none of them bound
+    to a CPU. TVM would bind its workers and leave the calling thread free to share their cores.
+    """
+    return {"TVM_NUM_THREADS": str(threads), "TVM_BIND_THREADS": "0"}

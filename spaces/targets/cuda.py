@@ -107,7 +107,7 @@ def completed(config: Config, cores: int | None, host: Host | None) -> Config:
     return {**_LIMITS, **_fill(numbers), **config}
 
 
-def completed_as_usual(config: Config) -> Config:
+def complete_as_usual(config: Config) -> Config:
     """A target with the limits and numbers of the usual device of its architecture, where it does
     not name its own."""
     return {**_LIMITS, **_fill(numbers_of(config)), **config}

@@ -67,7 +67,7 @@ def refuse_incomplete(config: Config) -> None:
 
 def completed(config: Config, cores: int | None, host: Host | None) -> Config:
     """See `spaces.targets.cuda.completed`; a device that is here is not asked."""
-    return emulated(cuda.completed_as_usual(config))
+    return emulated(cuda.complete_as_usual(config))
 
 
 def missing(target_json: str, host: Host | None) -> tuple[str, ...]:

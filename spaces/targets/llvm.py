@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.targets.config import Config, target_cores, validated
+from spaces.targets.config import Config, target_cores, validate
 from spaces.targets.cores import usable_cores
 from spaces.targets.cpu import same_but_for_caches
 from spaces.targets.cpu_caches import caches_text
@@ -23,7 +23,7 @@ def present() -> bool:
 
 def detected(cores: int | None, host: Host | None) -> Config:
     """This machine's CPU."""
-    config = validated({"kind": "llvm", **(host or this_host()).config()})
+    config = validate({"kind": "llvm", **(host or this_host()).config()})
     return completed(config, cores, host)
 
 

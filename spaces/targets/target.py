@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.targets import cuda, emulated
 from spaces.targets.backends import BACKENDS, Backend, backend, backend_of
-from spaces.targets.config import Config, canonical, parsed, validated
+from spaces.targets.config import Config, canonical, parse_config, validate
 from spaces.targets.host import Host
 from tuner.errors import TunerError
 from tuner.request import target_text
@@ -36,7 +36,7 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
         if why := cuda.why_unusable():
             _log.warning("auto is not cuda, though a device is here: %s: %s", why, cuda.mend(why))
         text = next(row.kind for row in reversed(BACKENDS) if row.devices.present())
-    config = parsed(text)
+    config = parse_config(text)
     if kind_alone(text):
         return canonical({**_row(config).devices.detected(cores, host), **config})
     if "kind" in config:
@@ -45,7 +45,7 @@ def resolve_target(text: str, *, cores: int | None = None, host: Host | None = N
     return canonical(_row(config).devices.completed(config, cores, host))
 
 
-def emulated_target(text: str) -> str:
+def emulate_target(text: str) -> str:
     """Canonical JSON of the emulated device of a CUDA target that a user names.
 
     Raises:
@@ -54,7 +54,7 @@ def emulated_target(text: str) -> str:
     return resolve_target(target_text.emulate(text))
 
 
-def deployed_target(target_json: str) -> str:
+def choose_deploy_target(target_json: str) -> str:
     """The target that libraries of a run for `target_json` are for: that of the device which the
     emulated one stands for; any other as it is."""
     if not backend_of(target_json).emulated:
@@ -72,21 +72,21 @@ def _in_one_form(config: Config) -> Config:
     Raises:
         UsageError: TVM knows no such option or tag.
     """
-    valid = validated(config)
+    valid = validate(config)
     return _row(valid).devices.canonical(valid, config.get("tag", ""))
 
 
-def asked_backend(text: str) -> Backend:
+def find_backend(text: str) -> Backend:
     """The kind of the target that a user asks for, other than `auto`, without checking its options.
 
     Raises:
         UsageError: malformed JSON, or an unknown kind.
     """
-    config = parsed(text)
+    config = parse_config(text)
     if "kind" not in config:
         tag = config["tag"]
         tagged = [row for row in BACKENDS if tag.startswith(row.tags)]
-        return tagged[0] if tagged else backend(validated(config)["kind"])
+        return tagged[0] if tagged else backend(validate(config)["kind"])
     return _row(config)
 
 
@@ -109,7 +109,7 @@ def asks_for(text: str, begun: str) -> bool:
     target = json.loads(begun)
     if kind := kind_alone(text):
         return bool(target["kind"] == kind) and marks_of(text) == marks_of(begun)
-    asked = {name: value for name, value in _in_one_form(parsed(text)).items() if value != ""}
+    asked = {name: value for name, value in _in_one_form(parse_config(text)).items() if value != ""}
     said = {name: target.get(name) for name in asked}
     return asked == said and (target.keys() - asked.keys() <= _row(asked).devices.FILLED_IN)
 

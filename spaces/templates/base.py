@@ -17,8 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from spaces.ir import tvm_compat
-from tuner.candidate import KNOBS_KEY
 from tuner.task import Instance
 
 Knobs = Mapping[str, int]
@@ -166,13 +164,3 @@ def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Cos
     number = len(next(iter(columns.values()), ()))
     costs = (cost_s(setting(columns, row)) for row in range(number))
     return np.array([np.inf if cost is None else cost for cost in costs], dtype=np.float64)
-
-
-def remember(schedule: Any, knobs: Knobs) -> None:
-    """Write knobs into the trace of a fresh schedule without changing its program."""
-    text = " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
-    # Not the root: TVM copies that without the list of its children, takes both for its own from
-    # then on, and the next primitive changes the module that other schedules start from.
-    leaf = tvm_compat.stage_blocks(schedule)[0]
-    schedule.annotate(leaf, KNOBS_KEY, text)
-    schedule.unannotate(leaf, KNOBS_KEY)

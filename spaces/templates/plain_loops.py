@@ -146,6 +146,6 @@ def _width(schedule: Any, lane: Any, most: int) -> int:
     extent = schedule.get(lane).extent
     if is_symbolic(extent) or most < 1:
         return 0
-    steps = tvm_compat.known_int(extent) or 1
+    steps = tvm_compat.as_int(extent) or 1
     widths = (1 << n for n in range(1, most.bit_length()))
     return max((w for w in widths if w <= most and steps % w == 0), default=0)

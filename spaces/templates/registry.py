@@ -30,21 +30,21 @@ def gpu_templates(task: Task) -> list[Template]:
     """Templates for a task with symbolic dimensions; TVM's rules do well for the others."""
     if not task.shapes:
         return []
-    from spaces.templates.contraction.match import matched
+    from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
 
-    return gpu_contraction_templates(task, matched(task))
+    return gpu_contraction_templates(task, match_contraction(task))
 
 
 def cpu_templates(task: Task) -> list[Template]:
     """Templates for products, for programs bound by memory, and for plain loops."""
-    from spaces.templates.contraction.match import matched
+    from spaces.templates.contraction.match import match_contraction
     from spaces.templates.contraction.template import contraction_templates
     from spaces.templates.int8.template import int8_templates
     from spaces.templates.memory.template import memory_template
     from spaces.templates.plain_loops import plain_loops
 
-    match = matched(task)
+    match = match_contraction(task)
     found: list[Template] = int8_templates(task, match) or contraction_templates(task, match)
     if (memory := memory_template(task)) is not None:  # of a product too, if it is small
         found = [*found, memory]

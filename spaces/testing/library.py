@@ -10,7 +10,7 @@ import numpy as np
 from spaces.check.reference import reference
 from spaces.codegen.artifact import build_artifact, load_artifact
 from spaces.ir import tvm_compat
-from spaces.libraries.calls import called, candidate_of
+from spaces.libraries.calls import candidate_of, make_call
 from spaces.libraries.registration import register
 from spaces.testing import programs
 from tuner.contracts.seams import Provides
@@ -47,9 +47,9 @@ class LibraryContract:
 
         register(type(self).made())
         for program, symbol in self._serve():
-            module = tvm_compat.normalized(program)
-            call = called(module["main"], candidate_of(symbol, "library:theirs"))
-            artifact = build_artifact(tvm_compat.normalized(call), programs.TARGET)
+            module = tvm_compat.normalize(program)
+            call = make_call(module["main"], candidate_of(symbol, "library:theirs"))
+            artifact = build_artifact(tvm_compat.normalize(call), programs.TARGET)
             kernel = load_artifact(artifact)["main"]
             for case in reference(module, symbol).cases:
                 count = len(case.arguments)

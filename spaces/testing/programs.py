@@ -48,12 +48,12 @@ def schedules(count: int) -> Sequence[Any]:
     return [point.schedule for point in points(count)]
 
 
-def built(compile_kernel: Any) -> Any:
+def build_unscheduled(compile_kernel: Any) -> Any:
     """The program, unscheduled, as a builder compiles it and a worker loads it."""
     return load_artifact(build_artifact(task_module(task().module), TARGET, compile_kernel))
 
 
-def compiled_by_tvm(module: Any, target: Any) -> Any:
+def compile_with_tvm(module: Any, target: Any) -> Any:
     """What TVM's compiler makes of a module."""
     import tvm
 

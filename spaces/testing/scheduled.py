@@ -106,7 +106,7 @@ class BuilderContract:
     made: Callable[[], Compiles]
 
     def test_what_it_builds_is_loaded_and_right(self) -> None:
-        module = programs.built(type(self).made().build)
+        module = programs.build_unscheduled(type(self).made().build)
         for seed in range(2):
             _, tensors, right = programs.arguments(seed)
             module["main"](*tensors)
@@ -115,7 +115,7 @@ class BuilderContract:
     def test_it_may_build_again(self) -> None:
         builder = type(self).made()
         for _ in range(2):
-            assert programs.built(builder.build) is not None
+            assert programs.build_unscheduled(builder.build) is not None
 
 
 class RunnerContract:
@@ -124,7 +124,7 @@ class RunnerContract:
     made: Callable[[], Times]
 
     def test_its_samples_are_seconds(self) -> None:
-        module = programs.built(programs.compiled_by_tvm)
+        module = programs.build_unscheduled(programs.compile_with_tvm)
         device, tensors, right = programs.arguments()
         for cutoff_s in (None, 10.0):
             timing = EFFORTS["quick"].timing

@@ -16,7 +16,7 @@ from actors.inline import InlineMeasurer
 from actors.runner import Runner
 from spaces.design_space.default_schedule import default_candidate
 from spaces.targets import cuda
-from spaces.targets.target import device_fingerprint, emulated_target, resolve_target
+from spaces.targets.target import device_fingerprint, emulate_target, resolve_target
 from spaces.testing import programs
 from tuner.measure import Measurer
 from tuner.record import Provenance, Status, Trial
@@ -25,7 +25,7 @@ from tuner.testing import MeasurerContract
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
-EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+EMULATED = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 CUDA = resolve_target("cuda") if cuda.present() else ""
 
 

@@ -16,14 +16,14 @@ from spaces.codegen.artifact import build_artifact
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.emulation import library
-from spaces.targets.target import emulated_target
+from spaces.targets.target import emulate_target
 from spaces.testing import programs
 from tests.spaces.emulation.run_program import WAIT_FOR_NOBODY
 from tuner.effort import Timing
 from tuner.record import Measurement, Status
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
-EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+EMULATED = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 TASK = programs.task(EMULATED)
 TIMING = Timing(sample_s=0.001, total_s=0.004, min_samples=3, max_samples=5)
 DEADLINE_S = 4.0

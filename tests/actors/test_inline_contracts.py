@@ -14,7 +14,7 @@ from actors.builder import Builder
 from actors.inline import InlineMeasurer
 from actors.inline_space import InlineSpacePool
 from actors.runner import Runner
-from spaces.targets.target import emulated_target, resolve_target
+from spaces.targets.target import emulate_target, resolve_target
 from tests.contracts.measurer import MeasurerContract, Measuring
 from tests.contracts.programs import BROKEN, gemm_task, sampled, setting_of, twin_of
 from tests.contracts.space_pool import SpacePoolContract
@@ -52,7 +52,7 @@ class _OnCuda(MeasurerContract):
 
 @pytest.mark.long
 class TestInlineMeasurerOfTheEmulatedDevice(_OnCuda):
-    find_target = partial(emulated_target, '{"kind":"cuda","arch":"sm_80"}')
+    find_target = partial(emulate_target, '{"kind":"cuda","arch":"sm_80"}')
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""The quiet lock, with real processes: frozen while a kernel is timed, thawed whatever happens."""
+"""The quiet lock, with real processes: frozen while a kernel is timed, resumed whatever happens."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_what_a_killed_process_had_started_goes_on_without_the_holder(
             process.kill()
             process.wait()
         until(parent.stands_still)
-        quiet.thaw_if_abandoned()
+        quiet.resume_if_abandoned()
         until(parent.moves)
     finally:
         parent.stop()
@@ -296,7 +296,7 @@ def test_a_killed_holder_leaves_nothing_frozen(quiet: Quiet, busy: Busy, tmp_pat
         until(busy.stands_still)
         process.kill()
         process.wait()
-        assert state(busy.pid) == "T", "nobody thawed it yet"
+        assert state(busy.pid) == "T", "nobody resumed it yet"
         until(lambda: watch() >= 0 and state(busy.pid) != "T")
     until(busy.moves)
     settled = watch()

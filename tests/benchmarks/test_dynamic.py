@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.dynamic import mean_error, predicted, predicted_error, sizes_alone
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
-from tuner.dynamic.shapes import joint, measured_shapes
+from tuner.dynamic.shapes import choose_measured, joint
 
 
 def test_few_sizes_are_all_tuned_alone() -> None:
@@ -16,7 +16,7 @@ def test_few_sizes_are_all_tuned_alone() -> None:
 
 def test_of_many_sizes_those_are_tuned_alone_that_no_search_measures() -> None:
     every = tuple(range(1, 129))
-    measured = {dict(i)["T"] for i, _ in measured_shapes(joint([("T", every)]))}
+    measured = {dict(i)["T"] for i, _ in choose_measured(joint([("T", every)]))}
     alone = sizes_alone(every, 6)
     assert len(alone) == 6
     assert not measured & set(alone)

@@ -14,12 +14,12 @@ from spaces.design_space.task_space import TaskSpace
 from spaces.devices.launch_model import launch_s
 from spaces.emulation.library import Launch, launches_of
 from spaces.ir.schedules import InvalidCandidate
-from spaces.targets.target import emulated_target
+from spaces.targets.target import emulate_target
 from tuner.candidate import Draft
 
 pytestmark = pytest.mark.tvm
 
-TARGET = emulated_target('{"kind":"cuda","arch":"sm_90"}')
+TARGET = emulate_target('{"kind":"cuda","arch":"sm_90"}')
 
 
 def drawn(workload: Workload) -> Any:

@@ -33,7 +33,7 @@ import numpy as np
 from tuner.record import Measurement, Provenance, Record, Status
 from tuner.search.random_search import RandomSearch
 from tuner.session.observer import Silent
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 
 assert not os.path.exists(__file__), "only its text is here"
 

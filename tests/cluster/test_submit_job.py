@@ -191,7 +191,7 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured_and_the_winners(
     assert drain(run, 120.0).pending == 0
     statuses, winners = in_mlflow(run)
     assert statuses == {"KILLED"}
-    assert winners == (run / "tracking" / "best.jsonl").read_text()
+    assert winners == (run / "tracking" / "files" / "best.jsonl").read_text()
     (winner,) = [record_from_json(line) for line in winners.splitlines()]
     assert winner.measurement.status is Status.OK
 

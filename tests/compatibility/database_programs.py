@@ -161,7 +161,7 @@ def stock_target(target: str = TARGET) -> Any:
 
 def workload(name: str = "plain") -> Any:
     """A program as stock's databases know it: by its own symbol."""
-    return tvm_compat.normalized(program(name), symbol=None)
+    return tvm_compat.normalize(program(name), symbol=None)
 
 
 def tiled(schedule: Any, width: int) -> None:

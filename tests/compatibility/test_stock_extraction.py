@@ -97,7 +97,7 @@ def by_stock(lowered: Any, equality: str = "structural") -> list[Any]:
 def weights_of_stock(lowered: Any) -> dict[str, float]:
     """The weights of stock's tasks by the hash of their programs."""
     return {
-        tvm_compat.structural_hash_hex(tvm_compat.normalized(task.dispatched[0]["main"])): float(
+        tvm_compat.structural_hash_hex(tvm_compat.normalize(task.dispatched[0]["main"])): float(
             task.weight
         )
         for task in by_stock(lowered)
@@ -165,7 +165,7 @@ def test_a_task_holds_what_a_tune_context_holds() -> None:
     )
     assert (task.name, task.target) == (str(context.task_name), TARGET)
     assert str(stock_target(task.target)) == str(context.target)
-    ours = tvm_compat.normalized(context.mod["main"])
+    ours = tvm_compat.normalize(context.mod["main"])
     assert program_hash(task) == tvm_compat.structural_hash_hex(ours)
     assert structural_equal(context.mod["main"].body, module["plain"].body)
     assert context.rand_state != -1

@@ -11,7 +11,7 @@ import pytest
 
 from spaces.design_space.declared.fit import fit
 from spaces.design_space.trace_space import TraceSpace
-from spaces.ir.schedules import replayed, task_module
+from spaces.ir.schedules import replay, task_module
 from tests.compatibility.stock_programs import (
     CUDA,
     LLVM,
@@ -268,7 +268,7 @@ def test_the_same_decisions_give_the_same_kernel_in_a_default_space(
     context = stock_context(of, "post-order-apply")
     module = task_module(of.module)
     for candidate in drawn(of, mine, 1):
-        schedule = replayed(module, candidate.payload)
+        schedule = replay(module, candidate.payload)
         ours = our_answer(mine, schedule.trace)
         assert ours == stock_answer(schedule, context.space_generator.postprocs)
 
@@ -375,7 +375,7 @@ SPACE = space.union(
 def test_metaschedules_objects_in_a_file_are_three_ways_to_one_space() -> None:
     from tvm.s_tir.meta_schedule import schedule_rule
 
-    from spaces.design_space.declared.load import declared
+    from spaces.design_space.declared.load import load_parts
 
     of = task("two_steps", LLVM)
     source = SpaceSource("theirs.py", FILE, "SPACE")
@@ -383,7 +383,7 @@ def test_metaschedules_objects_in_a_file_are_three_ways_to_one_space() -> None:
     assert found.error == ""
     assert found.parts[of.key] == ("made", "given", "ruled")
     theirs = outlines(stock_sketches(of, post_order([schedule_rule.RandomComputeLocation()])))
-    for part in declared(source):
+    for part in load_parts(source):
         assert outlines(our_space(of, part).sketches) == theirs
 
 
@@ -410,9 +410,9 @@ def test_a_default_generator_finds_its_intrinsics_in_a_new_process() -> None:
 
 
 AT_THE_TOP = """
-from spaces.design_space.declared.load import declared
+from spaces.design_space.declared.load import load_parts
 from tuner.task import SpaceSource
-declared(SpaceSource("theirs.py", '''
+load_parts(SpaceSource("theirs.py", '''
 from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin
 from tuner import space
 SPACE = space.rules(MultiLevelTilingWithIntrin("dp4a_s8s8s32", structure="SSSRRSRS"), stock=False)

@@ -11,7 +11,7 @@ import pytest
 
 from spaces.design_space.declared.rules import rules_of
 from spaces.design_space.trace_space import TraceSpace
-from spaces.ir.schedules import canonical_payload, new_schedule, replayed, task_module
+from spaces.ir.schedules import canonical_payload, new_schedule, replay, task_module
 from tests.compatibility import test_stock_rules as rules
 from tests.compatibility.stock_programs import (
     CUDA,
@@ -87,7 +87,7 @@ def our_changes(of: Task, mine: TraceSpace, trace: Any) -> Iterator[Any]:
     """What our space makes of the same trace."""
     parent = Candidate(CandidateKind.TRACE, canonical_payload(trace), mine.name)
     for candidate in drawn(of, mine, ENOUGH, parent):
-        yield replayed(task_module(of.module), candidate.payload).trace
+        yield replay(task_module(of.module), candidate.payload).trace
 
 
 TILED_LOOPS = rules.all_of(rules.TILES, rules.UNROLL)
@@ -224,11 +224,11 @@ def test_the_default_mutators_change_the_same_kinds(program: str, target: str) -
     mine = TraceSpace(of)
     context = stock_context(of, "post-order-apply")
     parent = next(drawn(of, mine, 50))
-    trace = replayed(task_module(of.module), parent.payload).trace
+    trace = replay(task_module(of.module), parent.payload).trace
     ours = {
         name
         for candidate in drawn(of, mine, 40, parent)
-        for name, _ in changes(trace, replayed(task_module(of.module), candidate.payload).trace)
+        for name, _ in changes(trace, replay(task_module(of.module), candidate.payload).trace)
     }
     theirs = {
         name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spaces.design_space.trace_space import TraceSpace
-from spaces.ir.schedules import code_hash, new_schedule, replayed, task_module
+from spaces.ir.schedules import code_hash, new_schedule, replay, task_module
 from tests.compatibility import test_stock_rules as rules
 from tests.compatibility.stock_programs import (
     CUDA,
@@ -282,7 +282,7 @@ def test_metaschedule_takes_each_kernel_that_we_draw_for_a_gpu(program: str) -> 
     postprocs = stock_context(of_task, "post-order-apply").space_generator.postprocs
     module = task_module(of_task.module)
     for candidate in drawn(of_task, TraceSpace(of_task), 7):
-        assert stock_answer(replayed(module, candidate.payload), postprocs)
+        assert stock_answer(replay(module, candidate.payload), postprocs)
 
 
 def test_no_kernel_that_metaschedule_takes_is_left_out() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spaces.ir.schedules import replayed, task_module
+from spaces.ir.schedules import replay, task_module
 from tests.compatibility.stock_programs import (
     CUDA,
     LLVM,
@@ -289,7 +289,7 @@ def test_what_we_draw_is_a_point_of_metaschedules_sketches(
     of = task(program, target)
     mine = our_space(of, space.rules(*made(), stock=False, postprocs=list))
     known = outlines(stock_sketches(of, post_order(made())))
-    found = [replayed(task_module(of.module), each.payload) for each in drawn(of, mine, 2)]
+    found = [replay(task_module(of.module), each.payload) for each in drawn(of, mine, 2)]
     assert found
     assert {outline(schedule.trace) for schedule in found} <= {*known}
 

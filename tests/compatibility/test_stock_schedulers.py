@@ -36,10 +36,10 @@ from tuner.search.registry import search_maker
 from tuner.session.allocator import Allocator
 from tuner.session.observer import Silent
 from tuner.source import Source
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.user_code.contract import check
 from tuner.user_code.faults import LayerFailed
-from tuner.user_code.guarded import guarded
+from tuner.user_code.guarded import guard
 from tuner.utilisation import BUILDER, RUNNER, Utilisation, shares, total
 from tuner.view.task_view import TaskView
 
@@ -274,7 +274,7 @@ class TestCallbacks:
         with pytest.raises(ValueError, match="not in the mood"):
             tuned_by_stock([context("doubled")], callbacks=[stocks_callback(fail)])
         source = Source("theirs.py", "", "Fails")
-        theirs = guarded(Fails, source, "observer")
+        theirs = guard(Fails, source, "observer")
         with pytest.raises(LayerFailed, match=r"ValueError: not in the mood \(observer"):
             tuned_by_us(recorded_space("a", 100), trials=10, observers=[theirs])
 

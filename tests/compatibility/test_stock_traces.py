@@ -48,7 +48,7 @@ def by_stock(function: Any, trace: Any, target: str = TARGET) -> Any:
     """A program to which stock applies the trace of another."""
     from tvm.s_tir import Schedule
 
-    schedule = Schedule(tvm_compat.normalized(function))
+    schedule = Schedule(tvm_compat.normalize(function))
     apply = meta_schedule().trace_apply.schedule_using_anchor_trace
     apply(schedule, trace, stock_target(target))
     return schedule.mod["main"]
@@ -66,7 +66,7 @@ def loops(function: Any, block: str) -> list[tuple[str, int]]:
     """The kinds and extents of the loops around a block, from the outside."""
     from tvm.s_tir import Schedule
 
-    schedule = Schedule(tvm_compat.normalized(function))
+    schedule = Schedule(tvm_compat.normalize(function))
     around = [schedule.get(loop) for loop in schedule.get_loops(schedule.get_sblock(block))]
     return [(str(loop.kind), int(loop.extent)) for loop in around]
 

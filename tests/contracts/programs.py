@@ -61,11 +61,13 @@ def twin_of(task: Task, candidate: Candidate) -> Candidate:
     from tvm.s_tir.schedule import Trace
 
     from spaces.ir.schedules import canonical_payload, new_schedule, task_module
-    from spaces.templates.base import remember
+    from spaces.ir.tvm_compat import stage_blocks
 
     schedule = new_schedule(task_module(task.module))
     Trace.apply_json_to_schedule(json.loads(candidate.payload), schedule)
-    remember(schedule, {"nothing": 0})
+    block = stage_blocks(schedule)[0]
+    schedule.annotate(block, "nothing", 0)
+    schedule.unannotate(block, "nothing")
     return Candidate(candidate.kind, canonical_payload(schedule.trace), candidate.space)
 
 

@@ -13,7 +13,7 @@ from spaces.check.draws import arguments
 from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import task_module
-from spaces.ir.symbolic import specialised
+from spaces.ir.symbolic import specialise
 from spaces.templates.base import Template
 from tuner.task import Task
 
@@ -29,7 +29,7 @@ class Zoned:
     def __init__(self, task: Task, values: dict[str, int], seed: int) -> None:
         import tvm
 
-        args = arguments(specialised(task_module(task.module), values)["main"])
+        args = arguments(specialise(task_module(task.module), values)["main"])
         rng = np.random.default_rng(seed)
         self.inputs = [rng.standard_normal(a.shape).astype("float32") for a in args[:-1]]
         size = math.prod(args[-1].shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.errors import TunerError, first_line, named_line
+from tuner.errors import TunerError, describe_error, first_line
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from tuner.errors import TunerError, first_line, named_line
 )
 def test_the_first_line_that_says_something(text: str, first: str, named: str) -> None:
     assert first_line(TunerError(text)) == first
-    assert named_line(TunerError(text)) == named
+    assert describe_error(TunerError(text)) == named

@@ -71,7 +71,7 @@ class CostModel(Protocol):
         """Become the model that `dump` wrote."""
 
 
-def ordered_pairs(
+def count_ordered_pairs(
     scores: Floats32, latencies_s: Floats32, groups: Ints32, censored: Flags | None = None
 ) -> tuple[float, float]:
     """The number of pairs within a group, of different latency, that the scores order correctly,
@@ -99,5 +99,5 @@ def pairwise_accuracy(
 
     A tie between scores counts half. None where there is no such pair.
     """
-    right, pairs = ordered_pairs(scores, latencies_s, groups, censored)
+    right, pairs = count_ordered_pairs(scores, latencies_s, groups, censored)
     return right / pairs if pairs else None

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from tuner.cost_models.base import CostModel, ordered_pairs
+from tuner.cost_models.base import CostModel, count_ordered_pairs
 from tuner.cost_models.dataset import Examples
 from tuner.cost_models.named import Named, model_class, theirs
 from tuner.cost_models.sample_rows import sample_rows
 from tuner.process.lean_import import HEAVY_EXTRAS, without
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import blame
 
 MOST_ROWS = 30_000
 """The most rows that a model is fitted on. A row takes some 0.15 ms of a core, and more rows teach
@@ -82,13 +82,15 @@ class Fitter:
         rng = np.random.default_rng(self._seed % 2**32)
         if self._previous is not None and len(new):
             asked = new.only(np.sort(rng.permutation(len(new))[:_JUDGED_ROWS]))
-            with blamed(self._theirs, "cost model, predict"):
+            with blame(self._theirs, "cost model, predict"):
                 scores = np.asarray(self._previous.predict(asked.features), dtype=np.float32)
-            right, pairs = ordered_pairs(scores, asked.latencies_s, asked.groups, asked.censored)
+            right, pairs = count_ordered_pairs(
+                scores, asked.latencies_s, asked.groups, asked.censored
+            )
         rows = new if self._examples is None else self._examples.with_more(new)
         learned = rows.only(sample_rows(rows, most, rng))
         begin = time.perf_counter()
-        with blamed(self._theirs, "cost model, fit"):
+        with blame(self._theirs, "cost model, fit"):
             model = self._make(self._seed)
             model.fit(learned.features, learned.latencies_s, learned.groups, learned.censored)
             dumped = bytes(model.dump())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tuner.cost_models.base import CostModel
 from tuner.process.lean_import import HEAVY_EXTRAS, without
 from tuner.source import Source
-from tuner.user_code.faults import blamed
+from tuner.user_code.faults import blame
 from tuner.user_code.load import load
 
 XGB_MODEL = "tuner.cost_models.xgb:XgbModel"
@@ -25,7 +25,7 @@ def model_class(named: Named) -> Callable[..., CostModel]:
         LayerFailed: a user's file does not run.
     """
     if isinstance(named, Source):
-        with blamed(named, "cost model"):
+        with blame(named, "cost model"):
             theirs: Callable[..., CostModel] = load(named)
             return theirs
     module, _, name = named.partition(":")
@@ -39,7 +39,7 @@ def new_model(named: Named, seed: int) -> CostModel:
     Raises:
         LayerFailed: a user's class raises.
     """
-    with without(*HEAVY_EXTRAS), blamed(theirs(named), "cost model"):
+    with without(*HEAVY_EXTRAS), blame(theirs(named), "cost model"):
         return model_class(named)(seed)
 
 

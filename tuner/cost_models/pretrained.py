@@ -52,7 +52,7 @@ def family(target_json: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([kind, processor, *marks]))
 
 
-def registered_name(of_family: str) -> str:
+def default_name(of_family: str) -> str:
     """The default name to register a family's model under."""
     return NAME_PREFIX + of_family
 
@@ -166,11 +166,11 @@ def training_set(stores: Iterable[RecordStore], *, columns: int) -> Examples:
     one task on one device with one toolchain. Records without features, or with a vector of another
     length than `columns`, are left out, and so are groups with less than two rows.
     """
-    found = (_groups(s, partial(_stored, s, columns), lambda space: "") for s in stores)
+    found = (_groups(s, partial(_read_vectors, s, columns), lambda space: "") for s in stores)
     return together([group for groups in found for _, group in groups])
 
 
-def _stored(store: RecordStore, columns: int, task: Task) -> Describe:
+def _read_vectors(store: RecordStore, columns: int, task: Task) -> Describe:
     """The vectors of a task that a store has, of so many columns."""
     known = store.features(task.key)
 

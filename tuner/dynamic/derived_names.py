@@ -14,7 +14,7 @@ _DERIVED = re.compile(r"(?P<dim>\w+?)(?P<steps>_x[0-9]+(?:_[xpmd][0-9]+)*)")
 _STEP = re.compile(r"_(?P<kind>[xpmd])(?P<by>[0-9]+)")
 
 
-def derived(name: str, values: Mapping[str, int]) -> int | None:
+def derive(name: str, values: Mapping[str, int]) -> int | None:
     """The value of a dimension in `values`, or of one derived from these; else None."""
     if name in values:
         return values[name]
@@ -50,7 +50,7 @@ def text_of_name(name: str) -> str:
     return text
 
 
-def said(name: str, value: int) -> str:
+def describe_value(name: str, value: int) -> str:
     """The value of a dimension, told of the one that it follows from where there is only one such:
     `T=17` for 52 of `3 * T + 1`."""
     base, steps = _parts(name)

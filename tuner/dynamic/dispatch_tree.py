@@ -138,13 +138,11 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
     yield from leaves(tree.above)
 
 
-def renumbered(tree: Tree, numbers: Mapping[int, int]) -> Tree:
+def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
     """The tree with other numbers for its kernels."""
     if isinstance(tree, Leaf):
         return Leaf(numbers[tree.kernel])
-    return Split(
-        tree.dim, tree.bound, renumbered(tree.below, numbers), renumbered(tree.above, numbers)
-    )
+    return Split(tree.dim, tree.bound, renumber(tree.below, numbers), renumber(tree.above, numbers))
 
 
 def tree_text(tree: Tree, indent: str = "") -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.arrays import Floats
-from tuner.dynamic.derived_names import said
+from tuner.dynamic.derived_names import describe_value
 from tuner.errors import UsageError
 from tuner.task import Instance, Shapes
 
@@ -173,7 +173,7 @@ def _weight(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Instance, flo
     return tuple(values), float(weight)
 
 
-def merged(shapes: Shapes) -> Shapes:
+def merge_shapes(shapes: Shapes) -> Shapes:
     """Each instance once, with the sum of its weights, in the order of their values."""
     found: dict[Instance, float] = {}
     for instance, weight in shapes:
@@ -181,12 +181,12 @@ def merged(shapes: Shapes) -> Shapes:
     return tuple(sorted(found.items()))
 
 
-def measured_shapes(shapes: Shapes) -> Shapes:
-    """The shapes of a task that are measured; see `sampled`."""
-    return sampled(shapes, MEASURED_SHAPES)
+def choose_measured(shapes: Shapes) -> Shapes:
+    """The shapes of a task that are measured; see `sample_shapes`."""
+    return sample_shapes(shapes, MEASURED_SHAPES)
 
 
-def sampled(shapes: Shapes, most: int) -> Shapes:
+def sample_shapes(shapes: Shapes, most: int) -> Shapes:
     """A sample of at most `most` shapes, spread over all of them, that stand for all.
 
     Every shape adds its weight to that of the nearest kept shape. The last one, mostly the
@@ -236,4 +236,7 @@ def from_plain(stored: Sequence[Any]) -> Shapes:
 
 def shape_text(instance: Instance) -> str:
     """An instance as people read it: `T=5, B=1`."""
-    return ", ".join(dict.fromkeys(said(name, value) for name, value in instance)) or "static"
+    return (
+        ", ".join(dict.fromkeys(describe_value(name, value) for name, value in instance))
+        or "static"
+    )

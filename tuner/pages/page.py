@@ -84,7 +84,7 @@ def page(runs: Sequence[RunReport], *, made: str, cache: Path) -> str:
     environment.filters |= FILTERS
     with debug_mode(False):
         told = [_as_plain(run) for run in runs]
-        together = list(compared(runs)) if len(runs) > 1 else []
+        together = list(compare_runs(runs)) if len(runs) > 1 else []
     return environment.get_template("page.html").render(
         title=" · ".join(run.name for run in runs),
         runs=told,
@@ -109,7 +109,7 @@ def _as_plain(run: RunReport) -> dict[str, Any]:
     }
 
 
-def compared(runs: Sequence[RunReport]) -> Iterator[Section]:
+def compare_runs(runs: Sequence[RunReport]) -> Iterator[Section]:
     """The charts of several runs together."""
     curves = {run.name: run.curve for run in runs if run.curve.points}
     ends_s = {run.name: run.again_s for run in runs if run.curve.points and run.again_s}

@@ -11,7 +11,7 @@ from typing import Any
 import vl_convert
 
 from tuner.pages.bundle import VEGA_LITE
-from tuner.pages.page import Section, compared, sections
+from tuner.pages.page import Section, compare_runs, sections
 from tuner.pages.theme import INK
 from tuner.report.run_report import RunReport
 
@@ -25,8 +25,8 @@ def plots(runs: Sequence[RunReport]) -> Iterator[tuple[str, bytes]]:
     """The charts of a run, or those that compare several: names of files, and images as PNG. Of
     tasks with symbolic dimensions only the first few have theirs, with the task in the name.
     """
-    shown = sections(runs[0]) if len(runs) == 1 else compared(runs)
-    for name, title, specification in _named(_few(shown)):
+    shown = sections(runs[0]) if len(runs) == 1 else compare_runs(runs)
+    for name, title, specification in _name_charts(_few(shown)):
         told = json.dumps(_on_paper(specification, title), allow_nan=False)
         image: bytes = vl_convert.vegalite_to_png(
             told, vl_version=VEGA_LITE, scale=_SCALE, allowed_base_urls=[]
@@ -43,7 +43,7 @@ def _few(shown: Iterable[Section]) -> Iterator[Section]:
             yield section
 
 
-def _named(shown: Iterable[Section]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _name_charts(shown: Iterable[Section]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Name of the file, title and specification of each chart."""
     taken: Counter[str] = Counter()
     for section in shown:

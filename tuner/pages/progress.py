@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from tuner.pages.theme import INK, TUNED, specification, unit_of
-from tuner.report.model_curve import ModelCurve
+from tuner.view.model_curve import ModelCurve
 
 _X_AXIS, _FROM_ZERO = alt.Axis(grid=False, tickCount=6), alt.Scale(domainMin=0, nice=False)
 _NONE: Mapping[str, float] = MappingProxyType({})

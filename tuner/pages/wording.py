@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tuner.candidate import shown_space
+from tuner.candidate import display_space
 from tuner.record import Status
 from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
@@ -18,7 +18,7 @@ from tuner.view.words import (
     all_of,
     amount,
     latency,
-    modelled_note,
+    note_modelled,
     plural,
     ratio,
     three_digits,
@@ -52,7 +52,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "duration": duration,
     "share": share,
     "words": words,
-    "space": shown_space,
+    "space": display_space,
 }
 
 
@@ -73,7 +73,7 @@ def headline(run: RunReport) -> list[Figure]:
         Figure(ratio(view.gain), f"as fast as untuned{without}"),
         Figure(
             f"{latency(view.untuned_s)} → {latency(view.tuned_s)}",
-            "; ".join(filter(None, ("the model's kernels", modelled_note(run.manifest.target)))),
+            "; ".join(filter(None, ("the model's kernels", note_modelled(run.manifest.target)))),
         ),
     ]
     failed = sum(view.failures.values())
@@ -98,7 +98,7 @@ def task_lines(run: RunView) -> list[tuple[TaskView, float | None, float | None,
             task,
             before.get(task.key),
             after.get(task.key),
-            shown_space(task.space) or ("kernel set" if task.best_s else ""),
+            display_space(task.space) or ("kernel set" if task.best_s else ""),
         )
         for task in run.by_time()
     ]
@@ -118,7 +118,7 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
         ("run", run.place),
         ("target", _target(manifest.target)),
         ("measured on", "; ".join(run.devices)),
-        ("times", modelled_note(manifest.target)),
+        ("times", note_modelled(manifest.target)),
         ("while timed", conditions_note(run.conditions)),
         ("compiled with", "; ".join(run.toolchains)),
         ("options", ", ".join(f"{key} {value}" for key, value in sorted(options.items()))),

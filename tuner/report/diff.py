@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.candidate import Candidate, CandidateKind, knobs_of, shown_space
+from tuner.candidate import Candidate, CandidateKind, display_space, knobs_of
 from tuner.session.ending.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
 from tuner.task import Task
@@ -155,7 +155,7 @@ def _compare(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
     verdict = "worse" if ratio > noise else "better" if ratio < 1 / noise else "same"
     changes: tuple[str, ...] = ()
     if was.candidate and now.candidate:
-        changes = tuple(changed(was.candidate, now.candidate))
+        changes = tuple(describe_changes(was.candidate, now.candidate))
     return TaskDiff(was.view, now.view, verdict, changes)
 
 
@@ -181,11 +181,11 @@ def diff_json(diff: RunDiff) -> dict[str, Any]:
     }
 
 
-def changed(was: Candidate, now: Candidate) -> Iterator[str]:
+def describe_changes(was: Candidate, now: Candidate) -> Iterator[str]:
     """What is different about two schedules, in words; nothing where they are the same."""
     if was.key == now.key:
         return
-    spaces = shown_space(was.space), shown_space(now.space)
+    spaces = display_space(was.space), display_space(now.space)
     if was.space != now.space:
         yield f"space {spaces[0]} → {spaces[1]}" if spaces[0] != spaces[1] else "another version"
     before, after = knobs_of(was), knobs_of(now)

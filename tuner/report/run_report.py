@@ -10,17 +10,17 @@ from typing import Any
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.report.conditions import ConditionsFold, TimingConditions
 from tuner.report.failures import FailureFold, FailureKind
-from tuner.report.model_curve import CurveFold, ModelCurve
 from tuner.report.noise import Retiming, RetimingFold
 from tuner.report.predictions import Pair, PredictionFold
 from tuner.report.slots import drawable
 from tuner.runs.folder import Manifest
-from tuner.storage.base import RecordStore, SessionSpan, worked_s
+from tuner.storage.base import RecordStore, SessionSpan, work_until_s
 from tuner.storage.facts import Defaults
 from tuner.storage.history import Fit, History
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
 from tuner.view.folds import view_run
+from tuner.view.model_curve import CurveFold, ModelCurve
 from tuner.view.run_view import RunView
 
 _SPANS = 3000
@@ -110,11 +110,12 @@ def run_report(
     tasks, sessions, history = store.tasks(), store.sessions(), store.get(History)
     names = {task.key: task.name for task in tasks}
     chosen_s = {key: chosen.latency_s for key, chosen in kernel_sets.items()}
-    curve, failures = CurveFold(tasks, store.get(Defaults).by_task, sessions), FailureFold(names)
+    curve, failures = CurveFold(tasks, store.get(Defaults).by_task), FailureFold(names)
     again, predicted, conditions = RetimingFold(names), PredictionFold(names), ConditionsFold()
     devices, toolchains = set(), set()
     for record in store.scan():
-        for taken in (curve, failures, again, predicted, conditions):
+        curve.take(record, sessions)
+        for taken in (failures, again, predicted, conditions):
             taken.take(record)
         devices.add(record.provenance.device)
         toolchains.add(record.provenance.toolchain)
@@ -124,13 +125,13 @@ def run_report(
         manifest=manifest,
         view=view_run(store, chosen_s, winners=True),
         programs={task.name: _program(task) for task in tasks},
-        curve=curve.curve(),
+        curve=curve.curve(sessions),
         failures=failures.kinds(),
         retimings=again.retimings(),
         pairs=predicted.pairs(),
         fits=tuple(_fits(history.fits, sessions)),
         next_gain=history.outlooks[-1].next_gain if history.outlooks else None,
-        spans=tuple(drawable(_worked(history.spans, sessions), _SPANS)),
+        spans=tuple(drawable(_leave_out_pauses(history.spans, sessions), _SPANS)),
         sessions=sessions,
         kernel_sets={names[key]: chosen for key, chosen in kernel_sets.items() if key in names},
         bench=bench,
@@ -145,13 +146,13 @@ def _program(task: Task) -> str:
     return hashlib.sha256(task.module.encode()).hexdigest()
 
 
-def _worked(spans: Iterable[SlotSpan], sessions: Sequence[SessionSpan]) -> list[SlotSpan]:
+def _leave_out_pauses(spans: Iterable[SlotSpan], sessions: Sequence[SessionSpan]) -> list[SlotSpan]:
     """Spans in seconds of work: without the time between sessions."""
     told = (
         replace(
             span,
-            started_s=worked_s(sessions, span.started_s),
-            ended_s=worked_s(sessions, span.ended_s),
+            started_s=work_until_s(sessions, span.started_s),
+            ended_s=work_until_s(sessions, span.ended_s),
         )
         for span in spans
     )
@@ -160,7 +161,7 @@ def _worked(spans: Iterable[SlotSpan], sessions: Sequence[SessionSpan]) -> list[
 
 def _fits(fits: Sequence[Fit], sessions: Sequence[SessionSpan]) -> list[FitPoint]:
     return [
-        FitPoint(worked_s(sessions, fit.time_s), fit.records, fit.accuracy)
+        FitPoint(work_until_s(sessions, fit.time_s), fit.records, fit.accuracy)
         for fit in fits
         if fit.accuracy is not None
     ]

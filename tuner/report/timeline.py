@@ -16,12 +16,12 @@ from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
-from tuner.report.model_curve import CurvePoint, model_curve
 from tuner.report.slots import lanes, use_of, words_of
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults
 from tuner.storage.history import Fit, History
 from tuner.utilisation import SlotSpan
+from tuner.view.model_curve import CurvePoint, model_curve
 
 _SEQUENCE = 1
 _RUN, _LATENCY, _TRIALS, _MODELS = 1, 2, 3, 4

@@ -3,10 +3,11 @@
     RUN/
       run.json              manifest: model, target, options, schema version; see `Manifest`
       run.lock              locked while a process works on the run; names that process
-      records.sqlite        every trial, with the tasks and how long the run has worked
+      records.sqlite        every trial, with the tasks, how long the run has worked, and what
+                            MLflow is told beside them
                             (and records.sqlite-wal, records.sqlite-shm while it is open)
       model/                the model as it is tuned
-      tracking/             the entries for MLflow, and how far they were pushed: the spool,
+      tracking/             how far all was pushed to MLflow, and the files that go with it:
                             records in numbered files, cost models
       mlflow.db             MLflow's own database, unless MLFLOW_TRACKING_URI says otherwise
       mlartifacts/          MLflow's own files, unless that variable says otherwise
@@ -82,11 +83,6 @@ class RunFolder:
     def tracking_dir(self) -> Path:
         """State of the tracker."""
         return self.root / "tracking"
-
-    @property
-    def spool(self) -> Path:
-        """The session's entries for the tracker, see `tuner.tracking.spool`."""
-        return self.tracking_dir / "spool.jsonl"
 
     @property
     def mlflow_db(self) -> Path:

@@ -1,13 +1,11 @@
 """The lock of a run folder: one process at a time works on a run.
 
-The kernel holds the lock (`flock`) and drops it when its holder dies, however it dies; the text
-in the file only tells people who holds it. Not with filelock: the holder signs the locked file
-itself, and its release holds for children that share the descriptor too.
+The kernel keeps the lock (`tuner.files.locks`); the text in the file only tells people who holds
+it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -19,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.errors import TunerError
+from tuner.files.locks import try_flock, unlock
 
 _POLL_S = 0.2
 
@@ -100,12 +99,8 @@ class RunLock:
 
     def _wait_for(self, descriptor: int) -> None:
         deadline = self._monotonic() + self._wait_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                holder = read_holder(self._path)
+        while not try_flock(descriptor):
+            holder = read_holder(self._path)
             if holder is not None and _may_stay(holder):
                 raise TunerError(
                     f"{self._path.parent} is in use by process {holder.pid} on {holder.host}: "
@@ -130,7 +125,7 @@ class RunLock:
         descriptor, self._descriptor = self._descriptor, None
         try:
             os.ftruncate(descriptor, 0)  # it names no holder, so others who find it taken try again
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for children that share the file
+            unlock(descriptor)
         finally:
             os.close(descriptor)
 

@@ -30,7 +30,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from tuner.errors import TunerError
 from tuner.files.atomic import put_folder, write_bytes
-from tuner.files.folder_lock import locked
+from tuner.files.locks import hold_lock
 from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
@@ -291,7 +291,7 @@ def _working(remote: RemoteRun) -> Iterator[None]:
         remote.run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TunerError(f"cannot make {remote.run.root}: {error.strerror}") from error
-    with locked(remote.work, wait_s=_WORKING_S):
+    with hold_lock(remote.work, wait_s=_WORKING_S):
         yield
 
 

@@ -112,10 +112,9 @@ class Freshness:
 
     def admit(self, candidate: Candidate, code_hash: str) -> bool:
         """Whether the candidate is new; remembers it if so."""
-        keys = candidate.keys
-        if not self._keys.isdisjoint(keys) or (code_hash and code_hash in self._codes):
+        if candidate.key in self._keys or (code_hash and code_hash in self._codes):
             return False
-        self._keys.update(keys)
+        self._keys.add(candidate.key)
         if code_hash:
             self._codes.add(code_hash)
         self._misses = 0
@@ -123,12 +122,12 @@ class Freshness:
 
     def forget(self, candidate: Candidate, code_hash: str) -> None:
         """Forget a candidate that was never measured, so that it counts as new again."""
-        self._keys.difference_update(candidate.keys)
+        self._keys.discard(candidate.key)
         self._codes.discard(code_hash)
 
     def know(self, record: Record) -> None:
         """Remember a record's candidate and its program, however the trial ended."""
-        self._keys.update(record.trial.candidate.keys)
+        self._keys.add(record.trial.candidate.key)
         if record.code_hash:
             self._codes.add(record.code_hash)
         gave_none = record.measurement.status in (Status.INVALID, Status.DUPLICATE)

@@ -9,7 +9,7 @@ import numpy as np
 from tuner.arrays import Floats
 
 
-def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
+def compute_improvement(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
     """Expected improvement on each shape, as a share of the shape's time so far.
 
     For a log-normal latency it is `(now * P(d) - mean * P(d - spread)) / now` with
@@ -29,12 +29,12 @@ def saved(latencies_s: Floats, spreads: Floats, now_s: Floats) -> Floats:
     return np.asarray(np.where(spreads > 0.0, np.maximum(gain, 0.0), np.maximum(1.0 - relative, 0)))
 
 
-def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
+def compute_saving(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
     """Expected seconds saved by measuring the kernel that seems the best for a shape.
 
     Where that kernel turns out slower than the next best, the next best takes its place. So this
-    is the expected excess of its log-normal latency over that of the next best, as `saved` is the
-    expected shortfall.
+    is the expected excess of its log-normal latency over that of the next best, as
+    `compute_improvement` is the expected shortfall.
 
     Args:
         next_s: time of the next best kernel for each shape; infinite where there is none, and then
@@ -43,7 +43,7 @@ def spared(latencies_s: Floats, spreads: Floats, next_s: Floats) -> Floats:
     known = np.isfinite(next_s)
     other_s = np.where(known, next_s, 1.0)
     mean_s = latencies_s * np.exp(np.square(spreads) / 2.0)
-    shortfall_s = other_s * saved(latencies_s, spreads, other_s)
+    shortfall_s = other_s * compute_improvement(latencies_s, spreads, other_s)
     excess_s = np.where(spreads > 0.0, mean_s - other_s + shortfall_s, latencies_s - other_s)
     return np.asarray(np.where(known, np.maximum(excess_s, 0.0), 0.0))
 

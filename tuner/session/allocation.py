@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tuner.candidate import Candidate
 from tuner.record import Trial, TrialKey
 from tuner.session.allocator import Allocator, AskedTurns, Turns, priorities, view
-from tuner.session.given_trials import BEFORE_DEFAULT, BEFORE_LIBRARIES, given_trial
+from tuner.session.given_trials import BEFORE_DEFAULT, BEFORE_LIBRARIES, make_given_trial
 from tuner.session.state import SessionState
 from tuner.task import Task
 from tuner.view.task_view import TaskView
@@ -43,7 +43,7 @@ class Allocation:
             task.key: [
                 trial
                 for candidate in (*libraries.get(task.key, ()), defaults[task.key])
-                if not known.has(trial := given_trial(task, candidate))
+                if not known.has(trial := make_given_trial(task, candidate))
             ]
             for task in tasks
         }

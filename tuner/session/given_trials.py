@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tuner.candidate import LIBRARIES, Candidate, family, library_name
-from tuner.dynamic.shapes import measured_shapes
+from tuner.dynamic.shapes import choose_measured
 from tuner.record import Trial
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Sizes
@@ -18,10 +18,10 @@ without a schedule is slow to build and to run, and where time is short it goes 
 Of a task that never gets so far the gain is not known."""
 
 
-def given_trial(task: Task, candidate: Candidate) -> Trial:
+def make_given_trial(task: Task, candidate: Candidate) -> Trial:
     """The trial of a candidate that no search makes; where there are many shapes, on the middle one
     of those that are measured (the lower of two)."""
-    measured = measured_shapes(task.shapes)
+    measured = choose_measured(task.shapes)
     instance = measured[(len(measured) - 1) // 2][0] if measured else ()
     return Trial(task.key, candidate, instance)
 

@@ -14,7 +14,7 @@ from tuner.cost_models.base import FittedModel
 from tuner.cost_models.checkpoints import Checkpoints
 from tuner.cost_models.dataset import Dataset
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.shapes import measured_shapes, shape_text
+from tuner.dynamic.shapes import choose_measured, shape_text
 from tuner.measure import Evaluated
 from tuner.record import Predicted, Record, Status, Trial, TrialKey
 from tuner.request.target_text import is_emulated
@@ -189,7 +189,7 @@ class SessionState:
         found = []
         for task_key, progress in self.checked():
             if (chosen := self._kernel_set(task_key)) is not None:
-                measured = {instance for instance, _ in measured_shapes(progress.task.shapes)}
+                measured = {instance for instance, _ in choose_measured(progress.task.shapes)}
                 pairs = [(chosen.kernels[s.kernel], s.instance) for s in chosen.shapes]
                 found.append((progress, [pair for pair in pairs if pair[1] in measured]))
         return found
@@ -336,7 +336,7 @@ def _weights(tasks: Sequence[Task]) -> dict[Place, float]:
     """How often a model runs each task on each shape that is measured, by their shares."""
     found: dict[Place, float] = {}
     for task in tasks:
-        shapes = measured_shapes(task.shapes) if task.shapes else (((), 1.0),)
+        shapes = choose_measured(task.shapes) if task.shapes else (((), 1.0),)
         total = sum(weight for _, weight in shapes)
         found.update({(task.key, i): task.weight * weight / total for i, weight in shapes})
     return found

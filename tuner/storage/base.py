@@ -4,8 +4,8 @@ It holds everything that a run needs to go on after a restart: its tasks, their 
 one record for each trial, the features of the candidates, and the time it has run. The search and
 the scheduler rebuild themselves by reading it.
 
-`tuner.storage.memory` keeps it in memory, for tests and replay; `tuner.storage.sqlite_store` on
-disk, `tuner.storage.segments.store` on a shared path or object storage.
+`tuner.storage.sqlite_store` keeps it on disk, or in memory for tests and replay,
+`tuner.storage.segments.store` on a shared path or object storage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from tuner.arrays import Features
 from tuner.record import Record, Status
-from tuner.storage.facts import Defaults, Fact, SessionBegun, Sizes
+from tuner.storage.facts import Defaults, Fact, SessionBegun, Sizes, TrackingEntries
 from tuner.storage.history import History
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
@@ -57,7 +57,7 @@ def elapsed_s(sessions: Iterable[SessionSpan]) -> float:
     return math.fsum(span.elapsed_s for span in sessions)
 
 
-def worked_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
+def work_until_s(sessions: Sequence[SessionSpan], time_s: float) -> float:
     """Seconds of work on a run up to a moment; time between its sessions does not count.
 
     The last session may be alive: a record of it can be younger than its heartbeat.
@@ -91,7 +91,7 @@ class Tally:
     last: int
 
 
-Kept = TypeVar("Kept", Defaults, Sizes, History)
+Kept = TypeVar("Kept", Defaults, Sizes, History, TrackingEntries)
 """Facts that a store gives back whole."""
 
 
@@ -137,8 +137,9 @@ class RecordStore(Protocol):
     def put(self, *facts: Fact) -> None:
         """Keep facts, in order; all become durable at once or, on an error, none does.
 
-        A session that has begun or ended stays as it is. Sizes of unknown tasks are left out.
-        Sizes and histories alone may be lost with their process.
+        A session that has begun or ended stays as it is, and so does an entry that is there. Sizes
+        of unknown tasks are left out. Sizes, histories and entries alone may be lost with their
+        process, unless `flush` follows.
 
         Raises:
             ValueError: a default for a task that is not in the store; nothing changes.

@@ -36,6 +36,16 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
+class TrackingEntries:
+    """What MLflow is told beside the records, a text each; see `tuner.tracking.entries`.
+
+    An entry keeps its place after the records that were there before it.
+    """
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionBegun:
     """A session began: its number, which counts up from 1, and the seconds since the epoch."""
 
@@ -61,5 +71,14 @@ class SessionEnded:
     reason: str
 
 
-Fact = Tasks | Defaults | Sizes | History | SessionBegun | SessionAlive | SessionEnded
+Fact = (
+    Tasks
+    | Defaults
+    | Sizes
+    | History
+    | TrackingEntries
+    | SessionBegun
+    | SessionAlive
+    | SessionEnded
+)
 """What `RecordStore.put` keeps."""

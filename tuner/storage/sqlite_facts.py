@@ -18,6 +18,7 @@ from tuner.storage.facts import (
     SessionEnded,
     Sizes,
     Tasks,
+    TrackingEntries,
 )
 from tuner.storage.history import History, from_text, join, to_text
 
@@ -35,6 +36,8 @@ def write(fact: Fact, db: sqlite3.Connection) -> None:
             text = to_text(fact).encode()
             key = hashlib.sha256(text).hexdigest()  # a stretch that is there changes nothing
             db.execute(schema.INSERT_HISTORY, (key, zlib.compress(text)))
+        case TrackingEntries(texts):
+            db.executemany(schema.INSERT_ENTRY, ((text,) for text in texts))
         case SessionBegun(session, now_s):
             db.execute(schema.BEGIN_SESSION, (session, now_s, now_s))
         case SessionAlive(session, now_s, utilisation):
@@ -54,6 +57,8 @@ def read(kind: type[Fact], query: Callable[[str], Sequence[Any]]) -> Fact:
         return Defaults(dict(query(schema.SELECT_DEFAULTS)))
     if kind is Sizes:
         return Sizes({key: json.loads(text) for key, text in query(schema.SELECT_SIZES)})
+    if kind is TrackingEntries:
+        return TrackingEntries([text for (text,) in query(schema.SELECT_ENTRIES)])
     parts = query(schema.SELECT_HISTORY)
     return join(from_text(zlib.decompress(part).decode()) for (part,) in parts)
 

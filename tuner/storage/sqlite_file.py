@@ -1,10 +1,14 @@
-"""A record store as a file of SQLite: its name, its version, and advice where it cannot be used."""
+"""A record store as a file of SQLite: its name, its version, the names of its tasks, and advice
+where it cannot be used."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+
+_WAIT_S = 0.2
 
 
 def uri_of(path: Path, read_only: bool) -> str:
@@ -47,3 +51,19 @@ def advice_on(error: str) -> str:
         if words in error:
             return advice
     return "check the disk, then run the same command again"
+
+
+def task_names(records: Path) -> list[str]:
+    """The names in a file of records, in its order, each once; none where it is missing or unread.
+
+    Also while a process writes it. Nothing is made or changed.
+    """
+    if not records.is_file():
+        return []
+    address = f"{records.absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S)) as reader:
+            rows = reader.execute("SELECT name FROM task ORDER BY place").fetchall()
+    except sqlite3.Error:
+        return []
+    return list(dict.fromkeys(str(name) for (name,) in rows))

@@ -69,6 +69,9 @@ CREATE = (
 INDEX_TALLIES = """CREATE INDEX IF NOT EXISTS record_tallies
     ON record (rung, task_key, space, toolchain, status, latency_s)"""
 """The index that tallies are read from, without a look at the records."""
+CREATE_ENTRIES = """CREATE TABLE IF NOT EXISTS tracking_entry (
+    seq INTEGER PRIMARY KEY, place INTEGER NOT NULL, text TEXT NOT NULL UNIQUE)"""
+"""The table of tracking entries, each with the number of the last record before it."""
 SET_DEFAULT = "UPDATE task SET default_key = ? WHERE key = ?"
 SET_SIZES = "UPDATE task SET sizes = ? WHERE key = ?"
 BEGIN_SESSION = (
@@ -79,6 +82,8 @@ TOUCH_SESSION = """UPDATE session SET heartbeat_s = ?, utilisation = coalesce(?,
 END_SESSION = """UPDATE session SET heartbeat_s = ?, ended_s = ?, reason = ?
     WHERE number = ? AND ended_s IS NULL"""
 INSERT_HISTORY = "INSERT INTO history (key, part) VALUES (?, ?) ON CONFLICT DO NOTHING"
+INSERT_ENTRY = """INSERT INTO tracking_entry (place, text)
+    SELECT coalesce(max(seq), 0), ? FROM record WHERE true ON CONFLICT DO NOTHING"""
 CREATE_NOTE = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """Creates the table of notes, which only an index has: see `tuner.storage.segments.index`."""
 INSERT_RECORD = f"""INSERT INTO record (task_key, candidate_key, instance, rung, space, status,
@@ -112,6 +117,7 @@ SELECT_TALLIES = """SELECT task_key, space, toolchain, status, COUNT(*), COUNT(l
 SELECT_DEFAULTS = "SELECT key, default_key FROM task WHERE default_key IS NOT NULL ORDER BY place"
 SELECT_SIZES_OF = "SELECT sizes FROM task WHERE key = ?"
 SELECT_SIZES = "SELECT key, sizes FROM task WHERE sizes <> '' ORDER BY place"
+SELECT_ENTRIES = "SELECT text FROM tracking_entry ORDER BY seq"
 SELECT_HISTORY = "SELECT part FROM history ORDER BY seq"
 PROBES = (SELECT_RECORD, SELECT_TASK, SELECT_SESSION, SELECT_SIZES, SELECT_HISTORY)
 """Queries that a file of this version answers: the first ones lacked some columns."""
@@ -151,7 +157,7 @@ def candidate_row(candidate: Candidate) -> tuple[object, ...]:
     return candidate.key, candidate.kind.value, zlib.compress(candidate.payload.encode())
 
 
-def written_row(trial: Trial) -> tuple[object, ...] | None:
+def trace_row(trial: Trial) -> tuple[object, ...] | None:
     """Values for `INSERT_WRITTEN`; None where nothing was written."""
     candidate = trial.candidate
     if not candidate.trace:

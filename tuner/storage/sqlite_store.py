@@ -89,6 +89,7 @@ class SqliteStore:
                 db.execute(f"PRAGMA user_version={schema.VERSION}")
             if version_of(db) == schema.VERSION:
                 db.execute(schema.INDEX_TALLIES)
+                db.execute(schema.CREATE_ENTRIES)
 
     def _is_whole(self) -> bool:
         """Whether the file has all tables and columns."""
@@ -134,7 +135,7 @@ class SqliteStore:
             (
                 schema.record_row(record),
                 schema.candidate_row(record.trial.candidate),
-                schema.written_row(record.trial),
+                schema.trace_row(record.trial),
                 None if features is None else schema.pack_vector(as_vector(features)),
             )
             for record, features in items
@@ -189,7 +190,23 @@ class SqliteStore:
 
     def last(self) -> int:
         """The number of the last record; 0 where there is none."""
-        return int(self._rows("SELECT coalesce(max(seq), 0) FROM record")[0][0])
+        return self._last_of("record")
+
+    def entries_after(self, number: int, most: int) -> list[tuple[int, int, str]]:
+        """The first `most` tracking entries with a number above `number`: each with its number,
+        that of the last record before it, and its text. Not part of `RecordStore`."""
+        query = "SELECT seq, place, text FROM tracking_entry WHERE seq > ? ORDER BY seq LIMIT ?"
+        return self._rows(query, (number, most)) if self._has("tracking_entry") else []
+
+    def last_entry(self) -> int:
+        """The number of the last tracking entry; 0 where there is none."""
+        return self._last_of("tracking_entry") if self._has("tracking_entry") else 0
+
+    def _last_of(self, table: str) -> int:
+        return int(self._rows(f"SELECT coalesce(max(seq), 0) FROM {table}")[0][0])
+
+    def _has(self, table: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", [table]))
 
     def fastest(self, task_key: str) -> dict[Instance, tuple[float, float]]:
         """The lowest latency of a task on each shape, and when it was measured, in seconds since
@@ -264,10 +281,17 @@ class SqliteStore:
 
     def noted(self, key: str) -> str:
         """The last text noted under a key; empty where there is none."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'note'"):
+        if not self._has("note"):
             return ""
         rows = self._rows("SELECT value FROM note WHERE key = ?", [key])
         return str(rows[0][0]) if rows else ""
+
+
+class MemoryStore(SqliteStore):
+    """A `RecordStore` that forgets everything with its process."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
 
 def _insert(

@@ -132,14 +132,6 @@ class StrategyContract:
             search.observe(ended(c, status) for c in chosen_by(search, 4))
         assert not search.exhausted
 
-    def test_does_not_propose_a_setting_that_was_recorded_as_a_trace(self, search: Search) -> None:
-        """As runs of earlier versions have them."""
-        kept = '["Annotate",["b0","\\"n=1\\""],["tuner.knobs"],[]]'
-        search.observe([record(Candidate(CandidateKind.TRACE, f"[[{kept}],[]]", "kernel:a"), 1.0)])
-        drafts = search.drafts(16)
-        search.absorb(Evaluated(d, of_knobs({"n": d.number % 2}, "kernel:a")) for d in drafts)
-        assert chosen_by(search, 16) == [of_knobs({"n": 0}, "kernel:a")]
-
     def test_a_space_that_gives_nothing_valid_is_exhausted(self, search: Search) -> None:
         for _ in range(2000):
             if search.exhausted:

@@ -4,94 +4,56 @@ processes."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tuner.errors import TunerError
-from tuner.tracking.child_runs import ChildRuns
-from tuner.tracking.cursor import Cursor, Progress
+from tuner.tracking.child_runs import MOST_CHILDREN, all_tried, heaviest
+from tuner.tracking.entries import Entry, Metrics, TaskEntry, TrackingPaths, artifacts
+from tuner.tracking.progress import Progress
+from tuner.tracking.reader import Position, RunReader
 from tuner.tracking.sink import Gone, Refused, Sink, Unavailable
-from tuner.tracking.source import ReportFile, Source, SpoolLines
-from tuner.tracking.spool import Entry, TrackingPaths
-from tuner.tracking.stored_records import RecordCurves, RecordFiles
 
 _log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
+_MOST = 500
+"""Records and entries in one push."""
 
 
 @dataclass(slots=True)
-class Lane:
-    """One reader of a source: its cursor, the size of its next batch, the time of its next try.
+class Retry:
+    """One of two things to push, which do not hold each other up: when it is tried next."""
 
-    A failed push halves the batch, so that a slow server gets less at a time and a bad entry is
-    found by bisection; a successful push doubles it.
-    """
-
-    source: Source
-    cursor: Cursor
-    push: Callable[[Sequence[Entry]], None]
-    most: int
-    batch: int
+    push: Callable[[], bool]
     failures: int = 0
     not_before: float = 0.0
     error: str = ""
 
     def step(self, clock: Clock, *, longest_wait_s: float) -> bool:
-        """Push one batch; return True if the cursor moved. Raises Gone. If the server takes
-        nothing, or the source cannot be read, this is logged and the next try is delayed."""
+        """Push once; return True if something was done. Raises Gone. If the server takes nothing,
+        or the run cannot be read, this is logged and the next try is delayed."""
         if clock() < self.not_before:
             return False
         try:
-            moved = self._step()
+            moved = self.push()
         except (Unavailable, TunerError, OSError) as failure:
             if not self.failures or str(failure) != self.error:
                 _log.warning("cannot push, trying again: %s", failure)
             self.failures, self.error = self.failures + 1, str(failure)
-            self.batch = max(1, self.batch // 2)
-            pause_s = min(longest_wait_s, 2.0 ** min(self.failures - 1, 5))
-            self.not_before = clock() + pause_s
+            self.not_before = clock() + min(longest_wait_s, 2.0 ** min(self.failures - 1, 5))
             return False
         self.failures, self.error = 0, ""
         return moved
 
-    def _step(self) -> bool:
-        self.cursor = self.trusted()
-        items = self.source.after(self.cursor.offset, self.batch)
-        if not items:
-            return False
-        end, full = items[-1].end, [item for item in items if item.entries]
-        entries = [entry for item in full for entry in item.entries]
-        try:
-            if entries:
-                self.push(entries)
-        except Refused as error:
-            if len(full) > 1:
-                self.batch = max(1, len(full) // 2)
-                return True
-            _log.warning("left out, refused: %s (%s)", error, entries[0])
-            self.cursor = self.cursor.moved(self.source, end, dropped=len(entries))
-            return True
-        broken = sum(item.broken for item in items)
-        self.cursor = self.cursor.moved(self.source, end, pushed=len(entries), dropped=broken)
-        self.batch = min(self.most, self.batch * 2)
-        return True
-
-    def left(self) -> int:
-        """The number of items still to be pushed. Raises as the source."""
-        return self.source.left(self.trusted().offset)
-
-    def trusted(self) -> Cursor:
-        """The cursor, as far as the source confirms it. Raises as the source."""
-        return self.cursor.trusted(self.source)
-
 
 class RunDrain:
-    """Moves a run's entries to a sink, batch by batch, and keeps its progress on disk.
+    """Moves a run to a sink, batch by batch, and keeps its progress on disk. Files do not hold up
+    the rest where a store of artifacts is broken.
 
-    A record is pushed once its task was announced, a session's end after all its records. Of many
-    tasks only some get a run: what came before that was decided is pushed once more, with them.
+    Of many tasks only some get a run: what came before that was decided is pushed once more, with
+    them.
     """
 
     def __init__(
@@ -99,141 +61,164 @@ class RunDrain:
     ) -> None:
         """Go on from `progress`."""
         self.paths = paths
-        self._sink = sink
-        self._clock = clock
-        self._target = progress.target
-        self._may_restart = True
         self.failures = 0
         """Steps in a row in which something could not be pushed, and nothing could."""
-        self._children = ChildRuns(paths, sink.knows)
-        sources = _sources(paths, sink.knows, self._children.left_out, self._end_waits)
-        data, artifacts, curves, files, system, report = sources
-        self._curves, self._record_files = curves, files
-        self._data = Lane(data, progress.data, self._push, most=500, batch=100)
-        self._artifacts = Lane(artifacts, progress.artifacts, sink.upload, most=8, batch=4)
-        self._records = Lane(curves, progress.records, sink.push, most=500, batch=100)
-        self._files = Lane(files, progress.files, sink.upload, most=1, batch=1)
-        self._system = Lane(system, progress.system, sink.push, most=100, batch=50)
-        self._report = Lane(report, progress.report, sink.upload, most=1, batch=1)
-        self._lanes = (
-            *(self._data, self._artifacts, self._records),
-            *(self._files, self._system, self._report),
-        )
+        self._sink = sink
+        self._clock = clock
+        self._progress = progress
+        self._reader = RunReader(paths)
+        self._batch = 100
+        self._may_restart = True
+        self._chosen: frozenset[str] = frozenset()
+        self._settled: frozenset[str] = frozenset()
+        """The tasks for which the choice of those that get a run was made."""
+        self._data, self._files = Retry(self._push_data), Retry(self._push_file)
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
-        """Push a batch from each source; return True if there may be more at once."""
-        before, failed_before = self.progress, [lane.failures for lane in self._lanes]
-        moved = self._choose()
-        for spooled, stored in ((self._data, self._records), (self._artifacts, self._files)):
-            moved |= self._step(spooled, longest_wait_s)
-            if not spooled.failures and self._may_read_records():
-                moved |= self._step(stored, longest_wait_s)
-        if self._sink.knows("") and not self._data.failures:
-            moved |= self._step(self._system, longest_wait_s)
-            moved |= self._step(self._report, longest_wait_s)
-        failures = max(self._data.failures, self._records.failures)
-        self._sink.set_timeout(min(60, 5 * 2 ** min(failures // 2, 4)))
-        if self.progress != before:
-            self.progress.save(self.paths.offset)
-        if self.progress.cursors != before.cursors:
+        """Push a batch and a file; return True if there may be more at once."""
+        shown, before = self.progress, self._progress
+        failed = self._data.failures + self._files.failures
+        moved = self._step(self._data, longest_wait_s)
+        if self._sink.knows(""):
+            moved |= self._step(self._files, longest_wait_s)
+        self._sink.set_timeout(min(60, 5 * 2 ** min(self._data.failures // 2, 4)))
+        if self.progress != shown:
+            self.progress.save(self.paths.progress)
+        if self._progress != before:
             self.failures = 0
-        elif any(lane.failures > n for lane, n in zip(self._lanes, failed_before, strict=True)):
+        elif self._data.failures + self._files.failures > failed:
             self.failures += 1
         return moved
 
-    def _step(self, lane: Lane, longest_wait_s: float) -> bool:
+    def _step(self, retry: Retry, longest_wait_s: float) -> bool:
         try:
-            return lane.step(self._clock, longest_wait_s=longest_wait_s)
+            return retry.step(self._clock, longest_wait_s=longest_wait_s)
         except Gone as failure:
-            return self._restart(lane, str(failure))
+            return self._restart(retry, str(failure))
 
-    def _restart(self, lane: Lane, reason: str) -> bool:
+    def _restart(self, retry: Retry, reason: str) -> bool:
         """Push all from the start, once: a user who deletes a run twice means it."""
         if not self._may_restart:
-            lane.failures, lane.error = lane.failures + 1, reason
-            lane.not_before = self._clock() + 30.0
+            retry.failures, retry.error = retry.failures + 1, reason
+            retry.not_before = self._clock() + 30.0
             return False
         _log.warning("the run is gone over there, pushing all of it again: %s", reason)
         self._may_restart = False
         self._sink.forget()
-        for each in self._lanes:
-            each.cursor = Cursor()
+        self._progress = replace(self._progress, at=Position(), check=0, files={})
         return True
 
-    def _push(self, entries: Sequence[Entry]) -> None:
-        self._children.read_spool()
-        if taken := [entry for entry in entries if self._children.takes(entry)]:
-            self._sink.push(taken)
-
-    def _choose(self) -> bool:
-        """Decide on the tasks that get a run; return True if there are more of them now."""
-        try:
-            if not self._may_read_records() or not self._children.look():
-                return False
-        except (TunerError, OSError):
-            return False  # which the lanes tell
-        for lane in (self._data, self._records):
-            lane.cursor = Cursor()
-        self.progress.save(self.paths.offset)  # before there is a run that lacks what was before
-        return True
-
-    def _may_read_records(self) -> bool:
-        return self._sink.knows("") and self._curves.may_be_read
-
-    def _end_waits(self) -> bool:
-        """Whether a session's end must wait for records; not for records that cannot be read, nor
-        for those of a later session."""
-        try:
-            return self._may_read_records() and self._curves.ready(self._records.trusted().offset)
-        except (TunerError, OSError):
+    def _push_data(self) -> bool:
+        if not self._reader.may_be_read:
             return False
+        self._progress = _trust(self._progress, self._reader)
+        if not self._sink.knows(""):
+            self._progress = replace(self._progress, at=Position(), check=0)
+        items = self._reader.after(self._progress.at, self._batch)
+        if not items:
+            return self._choose(at_end=True)
+        entries = [entry for item in items for entry in item.entries if self._takes(entry)]
+        try:
+            if entries:
+                self._sink.push(entries)
+        except Unavailable:
+            self._batch = max(1, self._batch // 2)  # a slow server gets less at a time
+            raise
+        except Refused as error:
+            if len(items) > 1:  # the bad one is found by bisection
+                self._batch = max(1, len(items) // 2)
+                return True
+            _log.warning("left out, refused: %s (%s)", error, entries[0])
+            self._advance(items[-1].end, dropped=len(entries))
+        else:
+            self._batch = min(_MOST, self._batch * 2)
+            self._advance(items[-1].end, pushed=len(entries))
+        self._choose(at_end=False)
+        return True
+
+    def _advance(self, at: Position, *, pushed: int = 0, dropped: int = 0) -> None:
+        self._progress = replace(
+            self._progress,
+            at=at,
+            check=self._reader.check(at),
+            pushed=self._progress.pushed + pushed,
+            dropped=self._progress.dropped + dropped,
+        )
+
+    def _takes(self, entry: Entry) -> bool:
+        """Whether an entry is for a run that there is, or shall be."""
+        task = entry.task if isinstance(entry, TaskEntry | Metrics) else None
+        few = len(self._reader.metrics.progress) <= MOST_CHILDREN
+        return task is None or few or task in self._chosen or self._sink.knows(task)
+
+    def _choose(self, *, at_end: bool) -> bool:
+        """Choose the tasks that get a run, once it can be done; return True if there are more of
+        them now, so that all has to be pushed again.
+
+        Args:
+            at_end: whether all was read that there is.
+        """
+        progress = self._reader.metrics.progress
+        had = {key for key in progress if self._sink.knows(key)} | self._chosen
+        if len(progress) <= MOST_CHILDREN or len(had) >= MOST_CHILDREN:
+            return False
+        if self._settled == progress.keys():
+            return False
+        if not all_tried(progress.values()) and not (at_end and self._reader.over):
+            return False
+        self._settled = frozenset(progress)
+        if (chosen := heaviest(progress, had)) <= had:
+            return False
+        self._chosen = chosen
+        self._progress = replace(self._progress, at=Position(), check=0)
+        self.progress.save(self.paths.progress)  # before there is a run that lacks what was before
+        return True
+
+    def _push_file(self) -> bool:
+        before = self._progress
+        if self._reader.may_be_read:
+            in_files = self._reader.write_file(before.in_files)
+            self._progress = replace(before, in_files=in_files)
+        for name, path, written in artifacts(self.paths.run_dir):
+            if before.files.get(name) != written:
+                self._sink.upload(name, path)
+                files, pushed = {**before.files, name: written}, before.pushed + 1
+                self._progress = replace(self._progress, files=files, pushed=pushed)
+                break
+        return self._progress != before
 
     def wind_up(self) -> None:
         """Note that the session is over: push all that waits now, and the last records too."""
-        self._curves.over = self._record_files.over = self._children.over = True
-        for lane in self._lanes:
-            lane.not_before = 0.0
+        self._reader.over = True
+        self._data.not_before = self._files.not_before = 0.0
 
     def drained(self) -> bool:
         """Whether everything was pushed; False also where that cannot be told."""
         try:
-            return not any(lane.left() for lane in self._lanes)
+            return not count_pending(self.paths, self._progress)
         except (TunerError, OSError):
             return False
 
     @property
     def progress(self) -> Progress:
         """The progress so far."""
-        data, artifacts, records, files, system, report = (lane.cursor for lane in self._lanes)
-        error = next((lane.error for lane in self._lanes if lane.error), "")
-        return Progress(self._target, data, artifacts, records, files, system, report, error)
+        return replace(self._progress, error=self._data.error or self._files.error)
 
 
 def count_pending(paths: TrackingPaths, progress: Progress) -> int:
-    """The number of whole lines of the spool, records and files of records still to be pushed.
+    """The number of records, entries, samples and files still to be pushed.
 
     Raises:
-        OSError, TunerError: the spool or the store cannot be read.
+        OSError, TunerError: the run cannot be read.
     """
-    sources: tuple[Source, ...] = _sources(
-        paths, lambda task: True, lambda task: False, lambda: False
-    )
-    pairs = zip(sources, progress.cursors, strict=True)
-    return sum(source.left(cursor.trusted(source).offset) for source, cursor in pairs)
+    reader = RunReader(paths)
+    progress = _trust(progress, reader)
+    unsent = [n for n, _, written in artifacts(paths.run_dir) if progress.files.get(n) != written]
+    return reader.left(progress.at) + reader.files_left(progress.in_files) + len(unsent)
 
 
-def _sources(
-    paths: TrackingPaths,
-    knows: Callable[[str], bool],
-    left_out: Callable[[str], bool],
-    holds: Callable[[], bool],
-) -> tuple[SpoolLines, SpoolLines, RecordCurves, RecordFiles, SpoolLines, ReportFile]:
-    """The sources to push from, in the order of `Progress.cursors`."""
-    return (
-        SpoolLines(paths.spool, artifacts=False, holds=holds),
-        SpoolLines(paths.spool, artifacts=True),
-        RecordCurves(paths.store, paths.spool, knows, left_out),
-        RecordFiles(paths.store, paths.folder),
-        SpoolLines(paths.system, artifacts=False),
-        ReportFile(paths),
-    )
+def _trust(progress: Progress, reader: RunReader) -> Progress:
+    """The progress, or the start where the run is not the one that it was made on."""
+    if reader.check(progress.at) == progress.check:
+        return progress
+    return replace(progress, at=Position(), check=0, in_files=0, files={})

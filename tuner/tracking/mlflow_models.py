@@ -17,13 +17,14 @@ from typing import Any
 
 from tuner.cost_models.pretrained import BaseModel, base_model_from_json
 from tuner.errors import TunerError
+from tuner.files.locks import hold_lock
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.tracking.mlflow_sink import connect
 from tuner.tracking.mlflow_uris import (
     artifacts_of,
     quiet_environment,
-    redacted,
+    redact,
     refusal,
     sqlite_file,
 )
@@ -85,7 +86,7 @@ def fetch(uri: str, name: str) -> tuple[str, BaseModel]:
     found = _ask(uri, "fetch", name)
     if found is None:
         raise TunerError(
-            f"there is no base model {name} in {redacted(uri)}: 'tuner models' lists what is "
+            f"there is no base model {name} in {redact(uri)}: 'tuner models' lists what is "
             "there, 'tuner train' makes one"
         )
     full_name, text = found
@@ -117,7 +118,7 @@ def _ask(uri: str, method: str, *args: object) -> Any:
     )
     if isinstance(outcome, Returned):
         return outcome.value
-    raise TunerError(f"the model registry {redacted(uri)} does not answer ({refusal(outcome)})")
+    raise TunerError(f"the model registry {redact(uri)} does not answer ({refusal(outcome)})")
 
 
 class Registry:
@@ -232,16 +233,9 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
     Raises:
         TunerError: others held the lock for `_LOCK_S`.
     """
-    from filelock import FileLock, Timeout
-
     if (file := sqlite_file(uri)) is None:
         yield
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file.with_name(f"{file.name}.lock"))
-    try:
-        held = lock.acquire(timeout=_LOCK_S)
-    except Timeout as error:
-        raise TunerError(f"{file} is in use by another process: end it, or wait") from error
-    with held:
+    with hold_lock(file.parent, wait_s=_LOCK_S):
         yield

@@ -13,7 +13,7 @@ from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
 from tuner.tracking.mlflow_sink import connect
-from tuner.tracking.mlflow_uris import quiet_environment, redacted, refusal, sqlite_file
+from tuner.tracking.mlflow_uris import quiet_environment, redact, refusal, sqlite_file
 
 RECORDS = "records"
 _START_S = 60.0
@@ -34,7 +34,7 @@ def fetch_records(uri: str, run_id: str, into: Path) -> Path:
     """
     if (file := sqlite_file(uri)) is not None and not file.exists():
         raise TunerError(
-            f"there is no MLflow database at {redacted(uri)}: say with MLFLOW_TRACKING_URI which"
+            f"there is no MLflow database at {redact(uri)}: say with MLFLOW_TRACKING_URI which"
             " server or file has the run"
         )
     environment = {**quiet_environment(), **_PATIENT}
@@ -50,7 +50,7 @@ def fetch_records(uri: str, run_id: str, into: Path) -> Path:
     )
     if not isinstance(outcome, Returned):
         raise TunerError(
-            f"MLflow at {redacted(uri)} does not give the run {run_id} ({refusal(outcome)})"
+            f"MLflow at {redact(uri)} does not give the run {run_id} ({refusal(outcome)})"
         )
     if outcome.value is None:
         raise TunerError(

@@ -24,13 +24,8 @@ from typing import Any
 import psutil
 
 from tuner.files.atomic import name_first
-from tuner.tracking.mlflow_uris import SQLITE, artifacts_of, redacted, sqlite_file, tracking_uri
-from tuner.tracking.pages.decoration import decoration
-from tuner.tracking.pages.experiment_page import LEVEL_TAG, OF_MODEL, OF_TASK, experiment_tags
-from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
-from tuner.tracking.spool import (
+from tuner.tracking.entries import (
     TABLES,
-    Artifact,
     End,
     Entry,
     Metrics,
@@ -41,6 +36,15 @@ from tuner.tracking.spool import (
     read_json,
     write_json,
 )
+from tuner.tracking.mlflow_uris import SQLITE, artifacts_of, redact, sqlite_file, tracking_uri
+from tuner.tracking.pages.experiment_page import (
+    LEVEL_TAG,
+    OF_MODEL,
+    OF_TASK,
+    decoration,
+    experiment_tags,
+)
+from tuner.tracking.sink import Gone, Refused, SinkError, Unavailable
 
 RUN_TAG = "tuner.run"
 TASK_TAG = "tuner.task"
@@ -167,7 +171,7 @@ class MlflowSink:
         os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(timeout_s)
 
     def push(self, entries: Sequence[Entry]) -> None:
-        """Apply entries in order, without artifacts. Raises SinkError; repeating is harmless."""
+        """Apply entries in order. Raises SinkError; repeating is harmless."""
         with self._translate_errors():
             metrics: list[Metrics] = []
             for entry in entries:
@@ -186,27 +190,15 @@ class MlflowSink:
                         self._end(entry)
             self._metrics(metrics)
 
-    def upload(self, entries: Sequence[Entry]) -> None:
-        """Send the files that `Artifact` entries name.
-
-        Raises SinkError: Refused where a file is missing here, Unavailable for any other failure,
-        since a store of artifacts can fail in many ways.
-        """
-        for entry in entries:
-            if not isinstance(entry, Artifact):
-                continue
-            local = self._paths.folder / entry.path
-            if not local.is_file():
-                raise Refused(f"{entry.path} is missing")
-            if "" not in self._runs:
-                raise Unavailable("the run is not known yet")
-            folder = str(Path(entry.path).parent)
-            with self._translate_errors(refusals=False):
-                self._connect().log_artifact(
-                    self._runs[""], str(local), None if folder == "." else folder
-                )
-                if entry.path in TABLES:
-                    self._show_table(entry.path)
+    def upload(self, name: str, path: Path) -> None:
+        """Send a file. Raises Unavailable, since a store of artifacts can fail in many ways."""
+        folder = str(Path(name).parent)
+        with self._translate_errors(refusals=False):
+            self._connect().log_artifact(
+                self._known(""), str(path), None if folder == "." else folder
+            )
+            if name in TABLES:
+                self._show_table(name)
 
     def _show_table(self, path: str) -> None:
         """Tell MLflow's pages to show an artifact as a table."""
@@ -247,7 +239,7 @@ class MlflowSink:
         except (SinkError, ImportError):
             raise
         except Exception as error:  # border: stores raise whatever they like
-            text = redacted(" ".join(str(error).split()))[:500] or repr(error)
+            text = redact(" ".join(str(error).split()))[:500] or repr(error)
             code = getattr(error, "error_code", "")
             if code == "RESOURCE_DOES_NOT_EXIST" and refusals:
                 raise Gone(text) from error
@@ -320,7 +312,7 @@ class MlflowSink:
             raise Unavailable(f"the experiment {name!r} is deleted: restore it, or name another")
         with decoration("the experiment"):
             for key, value in tags.items():
-                if key not in found.tags:  # an older version made it
+                if key not in found.tags:  # somebody else made it
                     client.set_experiment_tag(found.experiment_id, key, value)
         return str(found.experiment_id)
 

@@ -33,7 +33,7 @@ def lasting_uri(uri: str) -> str:
     return f"{SQLITE}{file.absolute()}"
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text without the user names and passwords of the URIs in it. In those of databases
     SQLAlchemy takes passwords with slashes."""
     text = re.sub(r"(\w://)[^/@\s]*@", r"\1***@", text)
@@ -42,7 +42,7 @@ def redacted(text: str) -> str:
 
 def refusal(outcome: Outcome) -> str:
     """Why a child process gave no result, in one line without passwords."""
-    text = redacted(outcome.text if isinstance(outcome, Raised) else str(outcome))
+    text = redact(outcome.text if isinstance(outcome, Raised) else str(outcome))
     return " ".join(text.split())[:200]
 
 

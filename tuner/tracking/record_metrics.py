@@ -1,4 +1,5 @@
-"""Records as metrics in MLflow: the curves of the model and of its tasks. No I/O.
+"""Records as metrics in MLflow: the curves of the model and of its tasks, and where they were
+measured. No I/O.
 
 A record's number within its task, in the order of the store, is its step, and for the model the
 number of trials until then. So a record gives the same metrics, with the same step and time,
@@ -9,54 +10,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tuner.errors import TunerError
-from tuner.record import Record
-from tuner.storage.base import SessionSpan, worked_s
+from tuner.record import Provenance, Record
+from tuner.storage.base import SessionSpan
 from tuner.task import Task
+from tuner.tracking.entries import Metrics, Tags, TaskEntry
 from tuner.tracking.pages.metric_names import (
     GAIN,
     LATENCY,
     LATENCY_BY_TIME,
-    NOT_BY_RECORD,
     TASK_BEST,
     TASK_BEST_BY_TIME,
     TASK_GFLOPS,
     TASK_LATENCY,
     TASK_RETIMED,
     UNTUNED,
-    shown,
+    round_shown,
 )
-from tuner.tracking.spool import Entry, Metrics
-from tuner.view.progress import TaskProgress, fold
-
-
-def said_steps(spool: Iterable[Entry | None]) -> dict[str, set[int]]:
-    """The numbers of records, by task, whose metrics are in the spool already: older versions put
-    them there."""
-    said: dict[str, set[int]] = {}
-    for entry in spool:
-        if isinstance(entry, Metrics) and entry.task and NOT_BY_RECORD.isdisjoint(entry.values):
-            said.setdefault(entry.task, set()).add(entry.step)
-    return said
+from tuner.view.model_curve import CurveFold
+from tuner.view.progress import TaskProgress
 
 
 @dataclass(slots=True)
-class _Curves:
-    """The state of one task's curves."""
+class _TaskCurves:
+    """What was said of one task's curves."""
 
-    progress: TaskProgress
     records: int = 0
     best_s: float | None = None
     second: int = -1
 
-    def take(self, record: Record, time_s: float, elapsed_s: float) -> tuple[Metrics, ...]:
-        """The entry at the record's step, and one for the best by time where that changes."""
+    def take(
+        self, progress: TaskProgress, record: Record, time_s: float, second: int
+    ) -> tuple[Metrics, ...]:
+        """The entry at the record's step, and one for the best by time where that changes.
+
+        Args:
+            progress: of the task, which has taken the record in.
+        """
         self.records += 1
-        self.progress.observe(record)
-        task, before_s, best_s = self.progress.task, self.best_s, self.progress.best_s
+        task, before_s, best_s = progress.task, self.best_s, progress.best_s
         self.best_s = best_s
         values = {}
         if record.latency_s is not None:
@@ -68,42 +62,72 @@ class _Curves:
         if improved and task.flops:
             values[TASK_GFLOPS] = task.flops / best_s / 1e9
         entry = Metrics(task.key, self.records, values, time_s)
-        second = max(self.second, int(elapsed_s))
         if not improved and second == self.second:
             return (entry,)
         self.second = second
         return entry, Metrics(task.key, second, {TASK_BEST_BY_TIME: best_s * 1e6}, time_s)
 
 
-class _ModelCurve:
-    """The latency of the whole model, once every task has a time."""
+class RecordMetrics:
+    """A fold over all records of a store, in its order.
 
-    def __init__(self, tasks: Iterable[TaskProgress]) -> None:
-        self._best_s: dict[str, float | None] = {p.task.key: None for p in tasks}
+    Args:
+        tasks: the tasks of the store.
+        defaults: key of the default candidate of each task.
+    """
+
+    def __init__(self, tasks: Iterable[Task], defaults: Mapping[str, str]) -> None:
+        self._curve = CurveFold(tasks, defaults)
+        self._of_task = {key: _TaskCurves() for key in self.progress}
         self._default_s: dict[str, float] = {}
-        self._trials = 0
-        self._second = -1
         self._said: dict[str, float] = {}
+        self._second = -1
+        self._places: dict[str, set[str]] = {"device": set(), "toolchain": set()}
 
-    def take(
-        self, task: TaskProgress, record: Record, time_s: float, elapsed_s: float
-    ) -> tuple[Metrics, ...]:
-        """The entry by trials where a value changes, and both at the first record of a second.
+    @property
+    def progress(self) -> Mapping[str, TaskProgress]:
+        """The progress of each task, by its key, in the order of the store."""
+        return self._curve.progress
+
+    @property
+    def records(self) -> int:
+        """The number of records that were taken."""
+        return sum(curves.records for curves in self._of_task.values())
+
+    def announce(self) -> tuple[TaskEntry, ...]:
+        """An entry for each task."""
+        return tuple(_announce(progress.task) for progress in self.progress.values())
+
+    def take(self, record: Record, sessions: Sequence[SessionSpan]) -> tuple[Metrics | Tags, ...]:
+        """What the next record says.
+
+        Raises:
+            TunerError: its task is not among the tasks, as one that was added since.
+        """
+        key = record.trial.task_key
+        if key not in self.progress:
+            raise TunerError(f"a record of task {key}, which is not in the store")
+        self._curve.take(record, sessions)
+        time_s = record.time_s if math.isfinite(record.time_s) else 0.0
+        progress, second = self.progress[key], int(self._curve.elapsed_s)
+        return (
+            *self._of_task[key].take(progress, record, time_s, second),
+            *self._whole(progress, time_s, second),
+            *self._place(record.provenance),
+        )
+
+    def _whole(self, task: TaskProgress, time_s: float, second: int) -> tuple[Metrics, ...]:
+        """The entry of the model by trials where a value changes, and both at the first record of a
+        second.
 
         Args:
-            task: of the record, which it has taken in.
+            task: progress of the record's task, which has taken it in.
         """
-        spends = record.measurement.status.spends_budget
-        self._trials += record.trial.rung == 0 and spends
-        key, weight = task.task.key, task.task.weight
-        if (best_s := task.best_s) is not None:
-            self._best_s[key] = weight * best_s
         if (default_s := task.default_s) is not None:
-            self._default_s[key] = weight * default_s
-        known = [s for s in self._best_s.values() if s is not None]
-        if len(known) < len(self._best_s):
+            self._default_s[task.task.key] = task.task.weight * default_s
+        if (latency_s := self._curve.latency_s) is None:
             return ()
-        values, second = self._values(sum(known)), max(self._second, int(elapsed_s))
+        values = self._values(latency_s)
         if values == self._said and second == self._second:
             return ()
         # With symbolic dimensions it is an estimate, which moves: the latest counts.
@@ -114,51 +138,35 @@ class _ModelCurve:
         return (
             # At step 0, as what does not depend on trials: runs are compared by bars then.
             *([Metrics(None, 0, {UNTUNED: values[UNTUNED]}, time_s)] if untuned else ()),
-            Metrics(None, self._trials, curves, time_s),
+            Metrics(None, self._curve.trials, curves, time_s),
             *([Metrics(None, second, {LATENCY_BY_TIME: values[LATENCY]}, time_s)] if later else ()),
         )
 
     def _values(self, latency_s: float) -> dict[str, float]:
-        values = {LATENCY: shown(latency_s * 1e3)}
-        if len(self._default_s) == len(self._best_s):  # of some tasks alone it would go up and down
+        values = {LATENCY: round_shown(latency_s * 1e3)}
+        if len(self._default_s) == len(
+            self.progress
+        ):  # of some tasks alone it would go up and down
             defaults_s = sum(self._default_s.values())
-            values[UNTUNED] = shown(defaults_s * 1e3)
-            values[GAIN] = shown(defaults_s / latency_s)
+            values[UNTUNED] = round_shown(defaults_s * 1e3)
+            values[GAIN] = round_shown(defaults_s / latency_s)
         return values
 
+    def _place(self, where: Provenance) -> tuple[Tags, ...]:
+        """The device and the toolchain, where a record is the first of one."""
+        new = {}
+        for name, value in (("device", where.device), ("toolchain", where.toolchain)):
+            if value and value not in (seen := self._places[name]):
+                seen.add(value)
+                new[name] = ", ".join(sorted(seen))
+        return (Tags(new),) if new else ()
 
-class RecordMetrics:
-    """A fold over all records of a store, in its order.
 
-    Args:
-        tasks: the tasks of the store.
-        defaults: key of the default candidate of each task.
-        said: records whose metrics of their task are left out, see `said_steps`.
-    """
-
-    def __init__(
-        self,
-        tasks: Iterable[Task],
-        defaults: Mapping[str, str],
-        said: Mapping[str, AbstractSet[int]],
-    ) -> None:
-        progress = fold(tasks, dict(defaults), ())
-        self._curves = {key: _Curves(p) for key, p in progress.items()}
-        self._model = _ModelCurve(progress.values())
-        self._said = said
-
-    def take(self, record: Record, sessions: Sequence[SessionSpan]) -> tuple[Metrics, ...]:
-        """The metrics of the next record.
-
-        Raises:
-            TunerError: its task is not among the tasks, as one that was added since.
-        """
-        key = record.trial.task_key
-        if key not in self._curves:
-            raise TunerError(f"a record of task {key}, which is not in the store")
-        time_s = record.time_s if math.isfinite(record.time_s) else 0.0
-        elapsed_s = worked_s(sessions, time_s)
-        curves = self._curves[key]
-        entries = curves.take(record, time_s, elapsed_s)
-        whole = self._model.take(curves.progress, record, time_s, elapsed_s)
-        return whole if curves.records in self._said.get(key, ()) else (*entries, *whole)
+def _announce(task: Task) -> TaskEntry:
+    params = {
+        "task": task.key,
+        "weight": f"{task.weight:g}",
+        "flops": f"{task.flops:g}",
+        "target": task.target,
+    }
+    return TaskEntry(task.key, task.name, params)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
-from tuner.tracking.spool import Entry
+from tuner.tracking.entries import Entry
 
 
 class SinkError(Exception):
@@ -36,8 +37,8 @@ class Sink(Protocol):
     def push(self, entries: Sequence[Entry]) -> None:
         """Take entries, in order."""
 
-    def upload(self, entries: Sequence[Entry]) -> None:
-        """Take the files that these entries name."""
+    def upload(self, name: str, path: Path) -> None:
+        """Take a file, in place of an older one of that name."""
 
     def knows(self, task: str) -> bool:
         """Whether a task was announced to the sink; an empty key is the run itself."""

@@ -2,8 +2,8 @@
 
 MLflow's monitors are read in the tracker's process, which gives way to all others and is frozen
 while a kernel is timed on a CPU, and never in the session's. MLflow's own thread would send what it
-reads itself, and give up when a server is away; here samples are kept in the run folder and sent as
-all other entries are.
+reads itself, and give up when a server is away; here samples are kept in the run folder, an entry a
+line, and sent as all other entries are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tuner.tracking.spool import LineFile, Metrics, encode, read_lines
+from tuner.tracking.entries import Metrics, encode
 
 _log = logging.getLogger("tuner.tracker")
 
@@ -40,7 +40,7 @@ class SystemSamples:
     """Takes a sample every few seconds. Never raises but ImportError.
 
     Args:
-        path: file for the samples, a spool.
+        path: file for the samples.
         monitors: makes the monitors, and says how many seconds lie between two samples.
         clock: monotonic seconds.
         wall: seconds since the epoch.
@@ -58,7 +58,7 @@ class SystemSamples:
         self._make = monitors
         self._clock = clock
         self._wall = wall
-        self._file: LineFile | None = None
+        self._begun = False
         self._monitors: Sequence[Monitor] = ()
         self._interval_s = 0.0
         self._last_s = 0.0
@@ -70,7 +70,7 @@ class SystemSamples:
         if self._broken:
             return
         try:
-            if self._file is None:
+            if not self._begun:
                 self._begin()
             elif self._due(self._interval_s) or (last and self._due(_LEAST_S)):
                 self._sample()
@@ -83,8 +83,9 @@ class SystemSamples:
     def _begin(self) -> None:
         self._monitors, self._interval_s = self._make()
         self._broken = not self._monitors
-        self._step = sum(1 for _ in read_lines(self._path))
-        self._file = LineFile(self._path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._step = self._count()
+        self._begun = True
         for monitor in self._monitors:
             monitor.collect_metrics()  # the CPU's use is that since the look before
             monitor.clear_metrics()
@@ -101,6 +102,17 @@ class SystemSamples:
             found = monitor.aggregate_metrics()
             values |= {GROUP + name: float(value) for name, value in found.items()}
             monitor.clear_metrics()
-        assert self._file is not None
-        if self._file.append(encode(Metrics(None, self._step, values, self._wall()))):
-            self._step += 1
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(encode(Metrics(None, self._step, values, self._wall())) + "\n")
+        self._step += 1
+
+    def _count(self) -> int:
+        """The number of samples of earlier sessions. A tail without an end, left by a crash,
+        becomes a line, which the reader skips."""
+        if not self._path.exists():
+            return 0
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            with self._path.open("ab") as file:
+                file.write(b"\n")
+        return len(lines)

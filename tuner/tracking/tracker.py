@@ -1,9 +1,8 @@
 """Tracking from the session's side: an observer that writes, and a process that pushes.
 
-`SpoolObserver` writes to the run folder all that the record store does not keep; `TrackerProcess`
-starts and ends the process that brings both to MLflow. Nothing here waits for a server longer than
-its caller allows. Entries that are not pushed by the end are pushed at the next start of the run or
-by `drain`.
+`TrackingObserver` puts what MLflow is told into the run's store; `TrackerProcess` starts and ends
+the process that brings it there. Nothing here waits for a server longer than its caller allows.
+What is not pushed by the end is pushed at the next start of the run or by `drain`.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from urllib.parse import urlsplit
 
 from tuner.errors import TunerError
 from tuner.runs.folder import RunFolder
-from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
+from tuner.tracking.entries import TrackingPaths, read_json
 from tuner.tracking.mlflow_sink import Target, load_target
-from tuner.tracking.mlflow_uris import is_plain_folder, lasting_uri, quiet_environment, redacted
+from tuner.tracking.mlflow_uris import is_plain_folder, lasting_uri, quiet_environment, redact
+from tuner.tracking.observer import RunStatus, TrackingObserver
 from tuner.tracking.pages.experiment_page import page_of
-from tuner.tracking.spool import TrackingPaths, read_json
-from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.progress import load_progress
 from tuner.tracking.tracker_process import GAVE_UP
 
 __all__ = [
     "RunStatus",
-    "SpoolObserver",
     "TrackerProcess",
+    "TrackingObserver",
     "TrackingOutcome",
     "check_uri",
     "drain",
@@ -64,7 +63,7 @@ class TrackingOutcome:
 
     Attributes:
         pushed: number of entries that MLflow took, over the run's whole life.
-        pending: number of lines of the spool, records and files of records still to be pushed.
+        pending: number of records, entries and files still to be pushed.
         warning: one line for people, empty if all is well.
     """
 
@@ -96,7 +95,7 @@ class TrackerProcess:
 
     @classmethod
     def start(cls, run_dir: Path, uri: str = "", *, experiment: str = "tuner") -> TrackerProcess:
-        """Start the tracker; the spool of the run should be open already.
+        """Start the tracker; the run's folder should be there already.
 
         Args:
             uri: MLflow's tracking URI; empty is a SQLite file inside the run folder.
@@ -220,7 +219,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
     Any answer counts, also an error. URIs that are not http are only checked for a scheme that
     MLflow can write to.
     """
-    shown = redacted(uri)
+    shown = redact(uri)
     later = "tuning goes on, the run is pushed later"
     if is_plain_folder(uri):
         return (
@@ -266,6 +265,6 @@ def open_command(run_dir: Path, uri: str = "") -> str:
     uri = lasting_uri(uri)
     if uri.startswith(("http://", "https://")):
         experiment = read_json(TrackingPaths(run_dir).ids).get("experiment", "")
-        return page_of(redacted(uri), experiment) if experiment else redacted(uri)
-    store = redacted(uri) if uri else f"sqlite:///{RunFolder(run_dir).mlflow_db}"
+        return page_of(redact(uri), experiment) if experiment else redact(uri)
+    store = redact(uri) if uri else f"sqlite:///{RunFolder(run_dir).mlflow_db}"
     return f"mlflow ui --backend-store-uri {shlex.quote(store)} --port 5000"

@@ -1,7 +1,7 @@
 """The process that brings a run to MLflow: `python -m tuner.tracking.tracker_process RUN_DIR`.
 
-Started by `tuner.tracking.tracker.TrackerProcess` it follows the store and the spool while its
-parent lives. A byte on standard input says that the session is over: it pushes what is left and
+Started by `tuner.tracking.tracker.TrackerProcess` it follows the store while its parent
+lives. A byte on standard input says that the session is over: it pushes what is left and
 exits; the parent holds the deadline and may kill it at any moment. Where the server is gone, it
 leaves the rest for the next start. If the parent is gone without a word it pushes for a few seconds
 more, then does the same. It may be stopped while its parent is killed: who waits for its lock wakes
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import logging
 import os
 import select
@@ -27,12 +26,14 @@ from pathlib import Path
 from types import FrameType
 
 from tuner.errors import TunerError
-from tuner.tracking.cursor import Progress, load_progress
+from tuner.files.locks import try_flock
+from tuner.process.proc import read_stat
 from tuner.tracking.drain import RunDrain, count_pending
+from tuner.tracking.entries import TrackingPaths
 from tuner.tracking.mlflow_sink import MlflowSink, load_target, system_monitors
 from tuner.tracking.mlflow_uris import quiet_environment, sqlite_file, tracking_uri
+from tuner.tracking.progress import Progress, load_progress
 from tuner.tracking.sink import Sink, SinkError, Unavailable
-from tuner.tracking.spool import TrackingPaths
 from tuner.tracking.system_metrics import SystemSamples
 
 _log = logging.getLogger("tuner.tracker")
@@ -55,7 +56,7 @@ _STUCK_S = 120
 """The time after which a push is given up, wherever it hangs."""
 
 
-class Leash:
+class ParentWatch:
     """The parent's wish: carry on, wind up, or none because it is gone."""
 
     def __init__(self, parent: int, stdin: int) -> None:
@@ -79,7 +80,7 @@ class Leash:
 
 
 def follow(
-    run: RunDrain, sink: Sink, leash: Leash, samples: SystemSamples, *, patient: bool
+    run: RunDrain, sink: Sink, watch: ParentWatch, samples: SystemSamples, *, patient: bool
 ) -> bool:
     """Push until the parent says that it is over, or is gone. Sample the machine until then.
 
@@ -92,24 +93,24 @@ def follow(
     ending = False
     deadline = float("inf")
     while time.monotonic() < deadline:
-        leash.wait(0.0)
-        if leash.orphan and deadline == float("inf"):
+        watch.wait(0.0)
+        if watch.orphan and deadline == float("inf"):
             deadline = time.monotonic() + ORPHAN_S
-        if not ending and (leash.winding_up or leash.orphan):
+        if not ending and (watch.winding_up or watch.orphan):
             ending = True
             samples.tick(last=True)
             run.wind_up()
         if not ending:  # also before MLflow answers, so that short runs have a sample
             samples.tick()
-        if _guarded(run, _HASTE_S if ending else _PATIENCE_S):
+        if _try_step(run, _HASTE_S if ending else _PATIENCE_S):
             continue
         if ending and run.drained():
-            if leash.orphan:
+            if watch.orphan:
                 _abandon(sink)
             return False
         if ending and not patient and run.failures >= _TRIES:
             return True
-        leash.wait(_RETRY_S if ending else _POLL_S)
+        watch.wait(_RETRY_S if ending else _POLL_S)
     return False
 
 
@@ -117,7 +118,7 @@ def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
     """Push all there is, until a monotonic time."""
     run.wind_up()
     while time.monotonic() < deadline:
-        if _guarded(run, _HASTE_S):
+        if _try_step(run, _HASTE_S):
             continue
         if run.drained():
             _abandon(sink)
@@ -125,7 +126,7 @@ def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
         time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
 
 
-def _guarded(run: RunDrain, longest_wait_s: float) -> bool:
+def _try_step(run: RunDrain, longest_wait_s: float) -> bool:
     """Make one step, which neither hangs for ever nor ends the process."""
     signal.alarm(_STUCK_S)
     try:
@@ -170,15 +171,8 @@ def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Itera
             lock is of an earlier session. 0 for none.
     """
     with path.open("a+") as file:
-        held = False
-        while not held:
-            try:  # not with filelock: the holder signs the locked file itself
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = True
-            except OSError:
-                if not go_on():
-                    break
-                _thaw(path, orphans_only=not parent)
+        while not (held := try_flock(file.fileno())) and go_on():
+            _resume(path, orphans_only=not parent)
         if held:
             file.truncate(0)
             file.write(f"{os.getpid()} {parent}")
@@ -186,33 +180,29 @@ def sole_tracker(path: Path, go_on: Callable[[], bool], *, parent: int) -> Itera
         yield held
 
 
-def _thaw(path: Path, *, orphans_only: bool) -> None:
+def _resume(path: Path, *, orphans_only: bool) -> None:
     """Wake the tracker that holds the lock; with `orphans_only`, not that of a living session,
     which is stopped for a reason."""
     # It may have only just started, or just ended: the lock will tell.
     with contextlib.suppress(OSError, ValueError):
         pid, *parent = map(int, path.read_text().split())
-        if not orphans_only or [_parent_of(pid)] != parent:
+        stat = read_stat(pid)
+        if stat is not None and (not orphans_only or [stat.parent] != parent):
             os.kill(pid, signal.SIGCONT)
-
-
-def _parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 def _run(run_dir: Path, *, parent: int, drain_s: float) -> int:
     """Do what the command line asks; return the exit status."""
     paths, target = TrackingPaths(run_dir), load_target(TrackingPaths(run_dir))
     deadline = time.monotonic() + drain_s
-    leash = Leash(parent, sys.stdin.fileno()) if parent else None
+    watch = ParentWatch(parent, sys.stdin.fileno()) if parent else None
 
     def go_on() -> bool:
-        if leash is None:
+        if watch is None:
             time.sleep(_RETRY_S)
             return time.monotonic() < deadline
-        leash.wait(_RETRY_S)
-        return not leash.orphan
+        watch.wait(_RETRY_S)
+        return not watch.orphan
 
     with sole_tracker(paths.lock, go_on, parent=parent) as held:
         progress = load_progress(paths, target.identity)
@@ -222,16 +212,16 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> int:
         sink = MlflowSink(run_dir, target)
         run = RunDrain(paths, sink, progress, clock=time.monotonic)
         try:
-            if leash is not None:
+            if watch is not None:
                 clocks = {"clock": time.monotonic, "wall": time.time}
                 samples = SystemSamples(paths.system, system_monitors, **clocks)
                 uri = tracking_uri(run_dir, target.uri)
-                if follow(run, sink, leash, samples, patient=sqlite_file(uri) is not None):
+                if follow(run, sink, watch, samples, patient=sqlite_file(uri) is not None):
                     return GAVE_UP
             else:
                 drain(run, sink, deadline)
         except ImportError as error:
-            replace(run.progress, error=f"MLflow cannot be used: {error}").save(paths.offset)
+            replace(run.progress, error=f"MLflow cannot be used: {error}").save(paths.progress)
             raise
         return 0 if run.drained() else 1
 
@@ -248,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     args.run_dir = args.run_dir.absolute()
     paths = TrackingPaths(args.run_dir)
-    if not args.parent and not paths.spool.is_file():
+    if not args.parent and not paths.store.is_file():
         print(f"{args.run_dir} holds nothing to track", file=sys.stderr)
         return 2
     os.environ.update(quiet_environment())

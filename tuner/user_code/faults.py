@@ -16,7 +16,7 @@ class LayerFailed(TunerError):
 
 
 @contextmanager
-def blamed(source: Source | None, what: str, *, always: bool = True) -> Iterator[None]:
+def blame(source: Source | None, what: str, *, always: bool = True) -> Iterator[None]:
     """Turn what a user's object raises in the length of a block into `LayerFailed`.
 
     Args:

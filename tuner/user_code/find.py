@@ -57,7 +57,7 @@ def find_layer(text: str, name: str) -> Source:
     return find(checks.layer_name(text, name), what=name, usual_name=name.upper())
 
 
-def given_layer(value: Any, name: str) -> Source:
+def resolve_layer(value: Any, name: str) -> Source:
     """The file that declares a layer's class, or the class itself, see `source_of`.
 
     Args:

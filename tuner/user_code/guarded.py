@@ -20,7 +20,7 @@ _Answer = tuple[Any, BaseException | None]
 _Call = tuple[Callable[[], Any], "queue.SimpleQueue[_Answer]"]
 
 
-def guarded(
+def guard(
     make: Callable[[], Any], source: Source, what: str, *, deadline_s: float = DEADLINE_S
 ) -> Any:
     """An object with the public methods and properties of one that a user's code makes.

@@ -11,7 +11,7 @@ import types
 from functools import lru_cache
 from typing import Any
 
-from tuner.errors import TunerError, first_line, named_line
+from tuner.errors import TunerError, describe_error, first_line
 from tuner.source import Source, text_hash
 
 
@@ -67,5 +67,5 @@ def complaint(error: BaseException, file: str) -> str:
     lines = [frame.lineno for frame in frames if frame.filename == file]
     said = first_line(error)
     if not isinstance(error, TunerError) and not said.startswith(type(error).__name__):
-        said = named_line(error)
+        said = describe_error(error)
     return f"{file}:{lines[-1]}: {said}" if lines else f"{file}: {said}"

@@ -63,7 +63,7 @@ def view_search(
     """Each task with its latencies in the search, in the order of the model."""
     counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
     return tuple(
-        _searched(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
+        _view_searched(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in store.tasks()
     )
 
@@ -83,12 +83,12 @@ def view_winners(
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
     counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
     return tuple(
-        _won(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
+        _view_winner(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
         for t in tasks
     )
 
 
-def _searched(
+def _view_searched(
     store: RecordStore,
     task: Task,
     statuses: Mapping[Status, int],
@@ -112,7 +112,7 @@ def _searched(
     )
 
 
-def _won(
+def _view_winner(
     store: RecordStore,
     task: Task,
     statuses: Mapping[Status, int],
@@ -121,7 +121,7 @@ def _won(
 ) -> TaskView:
     winner = None if task.shapes else choose_best(store, task.key)
     if winner is None:
-        return _searched(store, task, statuses, default_key, chosen_s)
+        return _view_searched(store, task, statuses, default_key, chosen_s)
     candidate = winner.trial.candidate
     return TaskView(
         task.key,

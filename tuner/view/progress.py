@@ -36,7 +36,7 @@ class TaskProgress:
     _measured: Shapes = field(init=False)
 
     def __post_init__(self) -> None:
-        self._measured = _measured(self.task)
+        self._measured = _find_measured(self.task)
 
     def observe(self, record: Record) -> None:
         """Take one record of this task in."""
@@ -114,12 +114,12 @@ class TaskProgress:
         )
 
 
-def _measured(task: Task) -> Shapes:
+def _find_measured(task: Task) -> Shapes:
     if not task.shapes:
         return (((), 1.0),)
-    from tuner.dynamic.shapes import measured_shapes  # NumPy is too much for `tuner --help`
+    from tuner.dynamic.shapes import choose_measured  # NumPy is too much for `tuner --help`
 
-    return measured_shapes(task.shapes)
+    return choose_measured(task.shapes)
 
 
 def fold(

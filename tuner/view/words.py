@@ -45,6 +45,6 @@ def all_of(count: int, noun: str) -> str:
     return f"the only {noun}" if count == 1 else f"all {amount(count, noun)}"
 
 
-def modelled_note(target_json: str) -> str:
+def note_modelled(target_json: str) -> str:
     """What is to be said of the times of a run for a target; empty where they were measured."""
     return MODELLED if is_emulated(target_json) else ""

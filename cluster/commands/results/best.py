@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json, print_table
-from tuner.candidate import shown_space
+from tuner.candidate import display_space
 from tuner.run_location import RunLocation
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def best(run: RunLocation, task: str | None, as_json: bool) -> None:
     from tuner.view.folds import view_toolchains
     from tuner.view.run_view import RunView
 
-    with nothing_on_stdout(as_json), opened(run) as (manifest, store):
+    with nothing_on_stdout(as_json), open_run(run) as (manifest, store):
         schedules = best_schedules(store, task, manifest.max_kernels)
         used = view_toolchains(store, store.tasks())
     if as_json:
@@ -111,6 +111,8 @@ def _print(schedules: Sequence[BestSchedule]) -> None:
     lines = []
     for task in (best.task for best in schedules):
         gflops = "-" if task.gflops is None else f"{task.gflops:.1f}"
-        lines.append((task.name, *render_cells(task)[:-1], gflops, shown_space(task.space or "-")))
+        lines.append(
+            (task.name, *render_cells(task)[:-1], gflops, display_space(task.space or "-"))
+        )
     heads = ("task", *name_columns(settled=True)[:-1], "GFLOP/s", "space")
     print_table(*heads, rows=lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import RUN, debug_flag, json_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
 from tuner.run_location import RunLocation
@@ -18,20 +18,20 @@ from tuner.run_location import RunLocation
 def diff(before: RunLocation, after: RunLocation, as_json: bool) -> None:
     """Compare the winners of two runs, task by task: which are faster or slower in B by more than
     noise, and what changed in their schedules."""
-    from cluster.driver.kernel_sets import chosen_s
+    from cluster.driver.kernel_sets import read_latencies_s
     from tuner.report.diff import diff as compared
     from tuner.report.diff import diff_json
 
     with (
         nothing_on_stdout(as_json),
-        opened(before, wrong_too=True) as (was, first),
-        opened(after, wrong_too=True) as (now, second),
+        open_run(before, wrong_too=True) as (was, first),
+        open_run(after, wrong_too=True) as (now, second),
     ):
         found = compared(
             first,
             second,
-            chosen_s(first, was.max_kernels),
-            chosen_s(second, now.max_kernels),
+            read_latencies_s(first, was.max_kernels),
+            read_latencies_s(second, now.max_kernels),
         )
     if as_json:
         print_json(diff_json(found))

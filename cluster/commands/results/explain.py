@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import TASK, debug_flag, json_flag, run_argument
 from cluster.console.output import nothing_on_stdout, print_json
-from tuner.candidate import shown_space
+from tuner.candidate import display_space
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 
@@ -35,9 +35,9 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
     """
     from cluster.driver.best_schedules import best_explained
 
-    with nothing_on_stdout(as_json), opened(run) as (_, store):
+    with nothing_on_stdout(as_json), open_run(run) as (_, store):
         said = best_explained(store, task)
-    left_out = list(_left_out(said, task))
+    left_out = list(_explain_left_out(said, task))
     if task is not None and not said.rows:
         raise TunerError(left_out[0])
     if as_json:
@@ -49,20 +49,20 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _left_out(said: Explained, task: str | None) -> Iterator[str]:
+def _explain_left_out(said: Explained, task: str | None) -> Iterator[str]:
     """A line for each reason to leave tasks out; one at least where all are left out."""
-    from cluster.console.terminal import listed
+    from cluster.console.terminal import list_names
 
     if names := said.symbolic:
         has, its = ("has", "its") if len(names) == 1 else ("have", "their")
-        named = listed(names, _NAMED)
+        named = list_names(names, _NAMED)
         yield f"{named} {has} symbolic dimensions: `tuner best` shows {its} kernels"
     if names := said.without_loops:
-        yield f"{listed(names, _NAMED)}: no block of the best schedule has loops"
+        yield f"{list_names(names, _NAMED)}: no block of the best schedule has loops"
     if task is None and not (said.rows or said.symbolic or said.without_loops):
         yield "nothing was measured yet"
     elif names := said.unmeasured:
-        yield f"{listed(names, _NAMED)}: nothing was measured yet"
+        yield f"{list_names(names, _NAMED)}: nothing was measured yet"
 
 
 def _print(row: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ def _print(row: dict[str, Any]) -> None:
     predicted = ""
     if row["predicted_ms"] is not None:
         predicted = f", which predicted {latency(row['predicted_ms'] / 1e3)}"
-    click.echo(f"  space    {shown_space(row['space'])}{predicted}")
+    click.echo(f"  space    {display_space(row['space'])}{predicted}")
     click.echo(f"  loops    {' > '.join(map(_loop, row['loops']))}")
     click.echo(
         f"  cores    {row['parallel_steps']} parallel steps on {row['cores']}: "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cluster.commands.runs import folder_of, opened
+from cluster.commands.runs import folder_of, open_run
 from cluster.console.flags import LIBRARY_FILE, PATH, debug_flag, run_argument
 from tuner.errors import UsageError
 from tuner.run_location import RunLocation
@@ -70,53 +70,53 @@ def export(
             click.echo(f"it calls {symbol}, which {provider} must register wherever it runs")
         _mark_other_toolchains(run)
     elif database is not None:
-        from cluster.console.terminal import listed
+        from cluster.console.terminal import list_names
         from cluster.driver.export import export_database
 
         left_out = export_database(folder_of(run, model=True), database)
         click.echo(f"wrote {database}/database_workload.json and database_tuning_record.json")
         if left_out.symbolic:
             click.echo(
-                f"left out {listed(left_out.symbolic)}: a database holds one schedule for a "
+                f"left out {list_names(left_out.symbolic)}: a database holds one schedule for a "
                 "program, not the kernels of one with symbolic dimensions; --lib has them all"
             )
         if left_out.calls:
             click.echo(
-                f"{listed(left_out.calls)}: a library's function is faster there than the schedule "
-                "that the database has; --lib with --allow-external has it"
+                f"{list_names(left_out.calls)}: a library's function is faster there than the "
+                "schedule that the database has; --lib with --allow-external has it"
             )
         if left_out.intrinsics:
             click.echo(
-                f"{listed(left_out.intrinsics)}: these schedules name intrinsics of ours, which "
-                "must be registered before TVM opens the database: "
+                f"{list_names(left_out.intrinsics)}: these schedules name intrinsics of ours, "
+                "which must be registered before TVM opens the database: "
                 "spaces.intrinsics.named.register_named"
             )
     elif records is not None:
         from tuner.report.record_lines import export_records
         from tuner.view.words import amount
 
-        with opened(run) as (_, store):
+        with open_run(run) as (_, store):
             count = export_records(store, records)
         click.echo(f"wrote {amount(count, 'record')} to {records}")
     elif timeline is not None:
         from tuner.report.timeline import export_timeline
 
-        with opened(run) as (_, store):
+        with open_run(run) as (_, store):
             count = export_timeline(store, timeline, run.name)
         click.echo(f"wrote {count} stretches of workers' time to {timeline}")
 
 
 def _mark_other_toolchains(run: RunLocation) -> None:
     """Say where kernels were timed with another toolchain than the library was compiled with."""
-    from cluster.console.terminal import listed
+    from cluster.console.terminal import list_names
     from spaces.passes.toolchain import toolchain_fingerprint
     from tuner.view.folds import view_winners
 
-    with opened(run) as (manifest, store):
+    with open_run(run) as (manifest, store):
         here = toolchain_fingerprint(manifest.target)
         used = {task.toolchain for task in view_winners(store) if task.toolchain}
     if others := sorted(used - {here}):
         click.echo(
-            f"its kernels were timed with {listed(others, 1)}, and are compiled with {here}: they "
-            f"may take another time; `tuner tune` with --run {run} times them again"
+            f"its kernels were timed with {list_names(others, 1)}, and are compiled with {here}: "
+            f"they may take another time; `tuner tune` with --run {run} times them again"
         )

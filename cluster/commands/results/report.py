@@ -48,7 +48,7 @@ def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | No
     _refuse_twice(places)
     file = output or _default(runs[0], len(places))
     names = _names(places)
-    told = [_told(place, name) for place, name in zip(places, names, strict=True)]
+    told = [_read_report(place, name) for place, name in zip(places, names, strict=True)]
     for folder in _plots(file, places, images):
         write_plots(folder, told)  # before the page: tracking takes them along when that is new
     write_page(file, told, time.time())
@@ -109,7 +109,7 @@ def _names(places: list[RunLocation]) -> list[str]:
     ]
 
 
-def _told(place: RunLocation, name: str) -> RunReport:
+def _read_report(place: RunLocation, name: str) -> RunReport:
     """All that the page shows of one run.
 
     Raises:

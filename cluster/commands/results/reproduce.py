@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console import parse
 from cluster.console.flags import PATH, TASK, debug_flag, run_argument
 from tuner.errors import TunerError
@@ -39,7 +39,7 @@ def reproduce(run: RunLocation, task: str, out: Path | None, shapes: tuple[str, 
     from cluster.driver.trust.reproduce import reproduce as written
     from tuner.files.atomic import output_file
 
-    with opened(run) as (manifest, store):
+    with open_run(run) as (manifest, store):
         text = written(manifest, store, run, task, sizes)
     path = out or Path(f"reproduce_{re.sub(r'[^A-Za-z0-9_]', '_', task)}.py")
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.commands.runs import opened
+from cluster.commands.runs import open_run
 from cluster.console.flags import FILE_TEXT, TASK, Parsed, debug_flag, json_flag, run_argument
 from cluster.console.layer_flags import CLASS, library_flag
 from cluster.console.output import nothing_on_stdout, print_json, print_table
@@ -69,7 +69,7 @@ def verify(
     named = [("builder", builder), ("runner", runner), *(("libraries", one) for one in libraries)]
     layers = tuple((name, text) for name, text in named if text is not None)
     wanted = Wanted(task, turns, seed, anyway, layers)
-    with nothing_on_stdout(as_json), opened(run) as (manifest, store):
+    with nothing_on_stdout(as_json), open_run(run) as (manifest, store):
         found = verified(manifest, store, run, wanted, _step)
     _step("")
     if as_json:

@@ -24,6 +24,8 @@ from tuner.task import Instance, Task
 
 _AGAIN = 1
 """The rung whose timing is that of finalists."""
+_IN_HASHES = ("tvm", "ffi")
+"""The parts of a toolchain that hashes of programs depend on."""
 OnStep = Callable[[str], None]
 
 
@@ -201,7 +203,7 @@ def _lacking(target: str) -> str:
     return ""
 
 
-def compared(claims: Sequence[Claim], here: Here, target: str) -> Iterator[str]:
+def find_obstacles(claims: Sequence[Claim], here: Here, target: str) -> Iterator[str]:
     """What speaks against comparing times of the records with times here."""
     if here.lacks:
         yield here.lacks
@@ -212,3 +214,9 @@ def compared(claims: Sequence[Claim], here: Here, target: str) -> Iterator[str]:
     toolchains = {c.toolchain for c in claims} - {"", here.toolchain}
     if toolchains:
         yield f"compiled with {', '.join(sorted(toolchains))}, and this is {here.toolchain}"
+
+
+def hashes_alike(one: str, other: str) -> bool:
+    """Whether a program has the same hash with both; also where the first is not known."""
+    parts = [dict(part.partition("=")[::2] for part in each.split()) for each in (one, other)]
+    return not one or all(parts[0].get(name) == parts[1].get(name) for name in _IN_HASHES)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.driver.kernel_sets import kernel_set
-from cluster.driver.trust.toolchains import hashes_alike
+from cluster.driver.trust.rebuild import hashes_alike
 from spaces.deploy.reproduce import Timed, reproducer
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.toolchain import toolchain_fingerprint
 from tuner.candidate import Candidate
-from tuner.dynamic.derived_names import base_of, derived, text_of_name
+from tuner.dynamic.derived_names import base_of, derive, text_of_name
 from tuner.dynamic.dispatch_tree import pick
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import Dims
@@ -78,7 +78,7 @@ def _on(
     """The kernel that serves a shape, and what is known of it there."""
     given = {dim: sizes[0] for dim, sizes in shape}
     dims = [dim for dim, _ in task.shapes[0][0]] if task.shapes else []
-    found = [(dim, size) for dim in dims if (size := derived(dim, given)) is not None]
+    found = [(dim, size) for dim in dims if (size := derive(dim, given)) is not None]
     strange = given.keys() - {*dims, *map(base_of, dims)}
     if chosen is None or len(found) < len(dims) or strange:
         names = ", ".join(map(text_of_name, dims)) or "no symbolic dimension"

@@ -6,15 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.driver.kernel_sets import kernel_set
-from cluster.driver.layers import tried_layers
-from cluster.driver.trust.rebuild import OnStep, Rebuilder, compared, not_named, rebuilder
-from cluster.driver.trust.toolchains import hashes_alike
+from cluster.driver.layers import try_layers
+from cluster.driver.trust.rebuild import (
+    OnStep,
+    Rebuilder,
+    find_obstacles,
+    hashes_alike,
+    not_named,
+    rebuilder,
+)
 from spaces.lowering.extract_tasks import program_hash
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import TunerError, first_line
 from tuner.layers import OURS, Layers, versions
-from tuner.report.trust.claims import Claim, claims, misfiled
-from tuner.report.trust.verify import Seen, Verification, suspects, verified
+from tuner.report.trust.claims import Claim, claims, count_misfiled
+from tuner.report.trust.verify import Seen, Verification, judge, suspects
 from tuner.request.model_spec import ModelSpec
 from tuner.request.options import TuneOptions
 from tuner.runs.folder import LAYER, Manifest
@@ -67,7 +73,7 @@ def verify(
     with rebuilder(manifest.target, layers, salt, _effort(manifest), on_step) as bench:
         broken = dict(_find_broken(manifest, store, told, bench.here.toolchain))
         seen = [_look_at(bench, claim, layers, broken) for claim in told]
-        unsure = list(compared(told, bench.here, manifest.target))
+        unsure = list(find_obstacles(told, bench.here, manifest.target))
         unsure += [] if bench.here.lacks else _of_layers(manifest, layers)
         unsure = [] if wanted.anyway and not bench.here.lacks else unsure
         places = [place for place, what in enumerate(seen) if not (what.differs or what.unchecked)]
@@ -75,13 +81,13 @@ def verify(
         # A neighbour on the machine may have made a good kernel slow: it gets as much time again.
         places = [] if unsure else suspects(told, seen)
         seen = _in_turns(bench, told, seen, places, wanted.turns)
-    return verified(told, seen, unsure)
+    return judge(told, seen, unsure)
 
 
 def _layers(manifest: Manifest, wanted: Wanted) -> Layers:
     if not wanted.layers:
         return OURS
-    return tried_layers(TuneOptions(ModelSpec(manifest.model), layers=wanted.layers))
+    return try_layers(TuneOptions(ModelSpec(manifest.model), layers=wanted.layers))
 
 
 def _effort(manifest: Manifest) -> Effort:
@@ -113,7 +119,7 @@ def _find_broken(
             why = "its target is not the run's"
         elif hashes_alike(claim.toolchain, toolchain):
             why = _other_program(task)
-        if not why and (count := misfiled(store, task.key)):
+        if not why and (count := count_misfiled(store, task.key)):
             why = f"{count} of its records hold the schedule of another candidate"
         if why:
             yield task.key, why
@@ -153,7 +159,7 @@ def _of_layers(manifest: Manifest, layers: Layers) -> Iterator[str]:
     for layer, did in _MEASURE.items():
         begun = str(manifest.options.get(f"{LAYER}{layer}") or "")
         now = versions(layers).get(layer, "")
-        if _versioned(begun) == _versioned(now):
+        if _name_version(begun) == _name_version(now):
             continue
         if layer == "measurer":
             yield f"{did} by the measurer {begun}"
@@ -163,6 +169,6 @@ def _of_layers(manifest: Manifest, layers: Layers) -> Iterator[str]:
             yield f"not {did} by the {layer} {now}"
 
 
-def _versioned(said: str) -> str:
+def _name_version(said: str) -> str:
     """The name and the version of a layer, wherever its file lies."""
     return said.rpartition(":")[2]

@@ -71,7 +71,7 @@ def needs_of(
 
 
 def _masks(tensor: Any) -> tuple[Mask, ...]:
-    extents = [tvm_compat.known_int(dim) for dim in tvm_compat.param_dims(tensor) or ()]
+    extents = [tvm_compat.as_int(dim) for dim in tvm_compat.param_dims(tensor) or ()]
     if None in extents:
         raise Unevaluable("a tensor of unknown shape")
     return tuple(np.zeros(extent or 0, np.bool_) for extent in extents)

@@ -88,7 +88,7 @@ def _stage(realize: Any, loops: Sequence[Any]) -> Stage:
     block = realize.block
     if len(block.match_buffers) or len(block.alloc_buffers):
         raise Unevaluable("a block with tensors of its own")
-    if tvm_compat.known_int(realize.predicate) != 1:
+    if tvm_compat.as_int(realize.predicate) != 1:
         raise Unevaluable("a block under a condition")
     axes = _axes(realize, loops)
     init = () if block.init is None else _statements(block.init)
@@ -113,7 +113,7 @@ def _axes(realize: Any, loops: Sequence[Any]) -> tuple[Axis, ...]:
     waiting, axes = list(loops), []
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         reduced = int(axis.iter_type) == tvm_compat.REDUCED
-        constant = tvm_compat.known_int(value)
+        constant = tvm_compat.as_int(value)
         if constant is not None:
             axes.append(Axis(axis.var, constant, 1, reduced))
             continue
@@ -121,11 +121,11 @@ def _axes(realize: Any, loops: Sequence[Any]) -> tuple[Axis, ...]:
         if loop is None:
             raise Unevaluable("an axis that is no loop")
         waiting.remove(loop)
-        first, extent = (tvm_compat.known_int(n) for n in (loop.min, loop.extent))
+        first, extent = (tvm_compat.as_int(n) for n in (loop.min, loop.extent))
         if first is None or extent is None:
             raise Unevaluable("a loop of unknown length")
         axes.append(Axis(axis.var, first, extent, reduced))
-    if any(tvm_compat.known_int(loop.extent) != 1 for loop in waiting):
+    if any(tvm_compat.as_int(loop.extent) != 1 for loop in waiting):
         raise Unevaluable("a loop that is no axis")
     return tuple(axes)
 
@@ -161,7 +161,7 @@ def _places(indices: Sequence[Any], axes: Sequence[Axis]) -> tuple[Place, ...]:
 
 def _place(index: Any, axes: Sequence[Axis]) -> Place:
     kind = kind_of(index)
-    constant = tvm_compat.known_int(index)
+    constant = tvm_compat.as_int(index)
     if constant is not None:
         return Place(None, 1, constant)
     if kind == "Cast":
@@ -173,11 +173,11 @@ def _place(index: Any, axes: Sequence[Axis]) -> Place:
                 return Place(None, 1, axes[number].first)
             return Place(number, 1, 0)
     if kind in ("Add", "Sub", "Mul"):
-        return _joined(kind, _place(index.a, axes), _place(index.b, axes))
+        return _join(kind, _place(index.a, axes), _place(index.b, axes))
     raise Unevaluable("a block that writes at places that are computed")
 
 
-def _joined(kind: str, left: Place, right: Place) -> Place:
+def _join(kind: str, left: Place, right: Place) -> Place:
     if kind == "Mul":
         if left.axis is None:
             left, right = right, left

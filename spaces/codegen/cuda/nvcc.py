@@ -73,7 +73,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[Path]:
     for name in _HOMES:
         if home := environ.get(name):
             yield Path(home) / "bin" / "nvcc"
-    if packaged := packaged_nvcc():
+    if packaged := find_packaged_nvcc():
         yield packaged
     if on_path := shutil.which("nvcc", path=environ.get("PATH", "")):
         yield Path(on_path)
@@ -81,7 +81,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=1)
-def packaged_nvcc() -> Path | None:
+def find_packaged_nvcc() -> Path | None:
     """The compiler of the package that is installed in this environment."""
     try:
         files = importlib.metadata.files(PACKAGE) or []

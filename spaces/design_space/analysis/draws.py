@@ -48,9 +48,9 @@ def draws(instruction: Any) -> bool:
     return str(instruction.kind.name).startswith("Sample")
 
 
-def drawn(trace: Any) -> Draws:
+def read_draws(trace: Any) -> Draws:
     """The integers that each sampling instruction of a trace gave. All must be decided."""
-    return [_given(i, trace.get_decision(i)) for i in trace.insts if draws(i)]
+    return [_read_decision(i, trace.get_decision(i)) for i in trace.insts if draws(i)]
 
 
 def number_of_points(trace: Any) -> int:
@@ -81,7 +81,7 @@ def form_and_decisions(payload: str) -> tuple[str, dict[int, Any]]:
     return json.dumps(instructions), {int(number): made for number, made in decisions}
 
 
-def _given(instruction: Any, decision: Any) -> list[int]:
+def _read_decision(instruction: Any, decision: Any) -> list[int]:
     if str(instruction.kind.name) == "SampleCategorical":
         return [int(instruction.attrs[0][int(decision)])]
     return [int(d) for d in decision] if hasattr(decision, "__len__") else [int(decision)]

@@ -110,7 +110,7 @@ class _Reader:
             for output_name, output in zip(outputs, instruction.outputs, strict=True)
         }
         block, found = made[name], [made[loop] for loop in names]
-        strided = _strided(schedule, block)
+        strided = _find_strided(schedule, block)
         reader = _Reader(schedule.get(block), name, _loops(schedule, block, names, found), strided)
         for kind, inputs, attributes, _ in instructions:
             if kind == "Annotate":
@@ -277,7 +277,7 @@ def _loops(
     return known
 
 
-def _strided(schedule: Any, block: Any) -> frozenset[int]:
+def _find_strided(schedule: Any, block: Any) -> frozenset[int]:
     """The operands of a block that a producer to be inlined reads across its lines."""
     found = set()
     producers = [schedule.get(producer) for producer in schedule.get_producers(block)]

@@ -27,7 +27,7 @@ _LANES = 4
 """A GPU's vectors are not made longer than this, but for those that were."""
 
 
-def opened(schedule: Any, module: Any) -> Any:
+def open_drawn(schedule: Any, module: Any) -> Any:
     """A schedule of the module with the instructions of another, whose constants are drawn; in this
     one as they were.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from spaces.design_space.analysis.draws import drawn, draws, form
+from spaces.design_space.analysis.draws import draws, form, read_draws
 from spaces.design_space.analysis.extents import Draws
 from tuner.errors import UsageError
 
@@ -44,15 +44,15 @@ class Constraint:
     def refused(self, trace: Any) -> frozenset[int]:
         """The numbers of the sampling instructions to draw anew; none where the predicate holds."""
         places = self._places.get(form(trace), {})
-        values = drawn(trace)
-        known = {name: _known(place, values) for name, place in places.items()}
+        values = read_draws(trace)
+        known = {name: _look_up(place, values) for name, place in places.items()}
         if not places or self._predicate(**known):
             return frozenset()
         whole = chain.from_iterable(p if isinstance(p, list) else [p] for p in places.values())
         return frozenset(place[0] for place in whole if isinstance(place, tuple))
 
 
-def _known(place: _Named, values: Draws) -> Any:
+def _look_up(place: _Named, values: Draws) -> Any:
     """What was drawn at a place, or at those of a list."""
     if isinstance(place, list):
         return [values[p[0]][p[1]] if isinstance(p, tuple) else p for p in place]

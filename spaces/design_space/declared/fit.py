@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.design_space.declared.load import declared
+from spaces.design_space.declared.load import load_parts
 from spaces.design_space.declared.rules import applications_noted
 from spaces.design_space.declared.spaces import DeclaredSpace, space_of
 from spaces.design_space.trace_space import MOST_DRAWS, ConstraintRefused
@@ -48,7 +48,7 @@ def fit(source: SpaceSource, tasks: Sequence[Task]) -> Fit:
     A space that applies to none of these is an error, and so is a file that declares none.
     """
     try:
-        parts = declared(source)
+        parts = load_parts(source)
         with applications_noted() as applied:
             found = [_fits(part, source, tasks) for part in parts]
     except TunerError as error:

@@ -14,7 +14,7 @@ from tuner.user_code.load import load
 
 
 @lru_cache(maxsize=32)
-def declared(source: Source) -> tuple[Part, ...]:
+def load_parts(source: Source) -> tuple[Part, ...]:
     """The spaces that a file declares. Its text runs once in each process.
 
     Raises:

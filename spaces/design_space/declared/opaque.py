@@ -21,12 +21,12 @@ from spaces.design_space.schedule_rules import RuleSet, postprocess
 from spaces.ir.schedules import (
     InvalidCandidate,
     code_hash,
-    replayed,
+    replay,
     task_module,
     whole_payload,
 )
 from tuner.candidate import Candidate, CandidateKind, Draft
-from tuner.errors import named_line
+from tuner.errors import describe_error
 from tuner.task import Task
 
 _MORE_CHANGES = 0.5
@@ -73,7 +73,7 @@ class OpaqueSpace:
         try:
             found = schedules_of(*self._run(given, rng.randrange(1, 2**31 - 1)))
         except Exception as error:  # a user's code may raise anything, and so may TVM
-            raise InvalidCandidate(f"{self.name}: {named_line(error)}") from error
+            raise InvalidCandidate(f"{self.name}: {describe_error(error)}") from error
         if not found:
             raise InvalidCandidate(f"{self.name}: refused what was drawn")
         schedule = rng.choice(found)
@@ -83,7 +83,7 @@ class OpaqueSpace:
 
     def write(self, candidate: Candidate) -> Any:
         """See `spaces.design_space.base.Space`."""
-        schedule = replayed(self._module, candidate.payload)
+        schedule = replay(self._module, candidate.payload)
         postprocess(schedule, self._rules)
         return schedule
 

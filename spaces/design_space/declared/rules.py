@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from spaces.design_space.analysis.launch import DeviceLimits
-from spaces.design_space.declared.constants import opened
+from spaces.design_space.declared.constants import open_drawn
 from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.declared.contract import complete
 from spaces.design_space.declared.launch_check import LaunchCheck
 from spaces.design_space.schedule_rules import (
     RuleSet,
-    generated,
+    generate,
     rule_names,
     rule_set,
     tune_context,
@@ -58,12 +58,12 @@ def _rules_of(part: Part, name: str, module: Any, target: str) -> RuleSet:
         return _of_function(part, name, module, target)
     if isinstance(part, Rules):
         context = tune_context(module, target, _post_order(part, module, target))
-        return rule_set(name, context, anew=generated(context, target), redraws=True)
+        return rule_set(name, context, anew=generate(context, target), redraws=True)
     if isinstance(part, Dlight):
         return _of_dlight(name, module, target)
     assert isinstance(part, Stock)
     context = tune_context(module, target, _generator(part))
-    return rule_set(name, context, anew=generated(context, target), redraws=True)
+    return rule_set(name, context, anew=generate(context, target), redraws=True)
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def _of_function(part: Template, name: str, module: Any, target: str) -> RuleSet
 
     def sketch() -> Sequence[Any]:
         found = anew(1)
-        return [opened(one, module) for one in found] if part.constants else found
+        return [open_drawn(one, module) for one in found] if part.constants else found
 
     generator = ScheduleFn(
         lambda _schedule: None,  # what it does is `sketch`, where exceptions stay as they are
@@ -129,7 +129,7 @@ def _of_dlight(name: str, module: Any, target: str) -> RuleSet:
         found = dict(schedules(module, target))
         if len(found) > 1:
             found.pop("Fallback", None)  # which fits everything
-        return [opened(schedule, module) for schedule in found.values()]
+        return [open_drawn(schedule, module) for schedule in found.values()]
 
     generator = ScheduleFn(lambda _schedule: None, sch_rules=[], postprocs=[], mutator_probs={})
     rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)

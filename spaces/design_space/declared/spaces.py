@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from spaces.design_space.base import Space
-from spaces.design_space.declared.load import declared
+from spaces.design_space.declared.load import load_parts
 from spaces.design_space.declared.opaque import OpaqueSpace
 from spaces.design_space.declared.rules import rules_of
 from spaces.design_space.trace_space import TraceSpace
@@ -44,7 +44,7 @@ def space_of(
     return TraceSpace(task, rules, mutators)
 
 
-def declared_spaces(task: Task, mutators: tuple[Source, ...] = ()) -> tuple[DeclaredSpace, ...]:
+def find_declared(task: Task, mutators: tuple[Source, ...] = ()) -> tuple[DeclaredSpace, ...]:
     """The declared spaces that apply to a task, made once; see `space_of`."""
     return _spaces(task, task.space, mutators) if task.space is not None else ()
 
@@ -55,7 +55,7 @@ def _spaces(
 ) -> tuple[DeclaredSpace, ...]:
     return tuple(
         space_of(task, part, source, mutators)
-        for part in declared(_whole(source))
+        for part in load_parts(_whole(source))
         if part.name in source.parts and not isinstance(part, Ours)
     )
 
@@ -63,16 +63,16 @@ def _spaces(
 def with_ours(task: Task) -> bool:
     """Whether what is known here is searched as well."""
     source = task.space
-    return source is None or any(isinstance(p, Ours) for p in declared(_whole(source)))
+    return source is None or any(isinstance(p, Ours) for p in load_parts(_whole(source)))
 
 
-def declared_named(task: Task, name: str) -> DeclaredSpace:
+def find_declared_by_name(task: Task, name: str) -> DeclaredSpace:
     """The declared space of a task that candidates of this name come from.
 
     Raises:
         InvalidCandidate: the task has none of this name.
     """
-    for space in declared_spaces(task):
+    for space in find_declared(task):
         if space.name == name:
             return space
     raise InvalidCandidate(f"{task.name} has no space {name}")

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spaces.frontends.onnx.node import Node, Value
-from spaces.frontends.onnx.sizes import known_sizes
-from spaces.frontends.onnx.steps import MOST_STEPS, joined, pieces
+from spaces.frontends.onnx.sizes import read_sizes
+from spaces.frontends.onnx.steps import MOST_STEPS, join_pieces, pieces
 
 Inside: TypeAlias = Callable[[Any, Sequence[Value | None]], list[Value]]
 """Imports a graph that sees all that is known where it stands, its inputs bound to these values;
@@ -54,7 +54,7 @@ def _loop(node: Node, builder: Any, inside: Inside) -> list[Value]:
 
 def _known(number: int | bool) -> Value:
     dtype = np.bool_ if isinstance(number, bool) else np.int64
-    return Value(known_sizes(np.array(number, dtype=dtype)))
+    return Value(read_sizes(np.array(number, dtype=dtype)))
 
 
 def _scan(node: Node, builder: Any, inside: Inside) -> list[Value]:
@@ -119,7 +119,7 @@ def _stack(
             for values in seen
         ]
         backwards = bool(turned) and turned[place]
-        whole = joined(builder, parts[::-1] if backwards else parts, axis)
+        whole = join_pieces(builder, parts[::-1] if backwards else parts, axis)
         found.append(Value(expression=whole))
     return found
 

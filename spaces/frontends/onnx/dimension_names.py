@@ -17,7 +17,7 @@ _STEPS: dict[type[ast.operator], str] = {
 }
 
 
-def declared_names(texts: Iterable[str]) -> dict[str, str]:
+def name_dimensions(texts: Iterable[str]) -> dict[str, str]:
     """What the dimensions of a model are called here: `4*h` is `h_x4`, see
     `spaces.ir.derived_dims`.
 

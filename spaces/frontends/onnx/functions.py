@@ -7,13 +7,13 @@ from typing import Any
 
 from spaces.frontends.onnx.node import STANDARD_DOMAINS, Value
 from spaces.ir.element_types import numpy_dtype
-from spaces.ir.tvm_compat import known_int
+from spaces.ir.tvm_compat import as_int
 
 _PREVIEW = "ai.onnx.preview"
 """The domain of operators that ONNX may still change; it has one version."""
 
 
-def defined_function(node: Any, values: Iterable[Value | None], opset: int) -> Any | None:
+def find_definition(node: Any, values: Iterable[Value | None], opset: int) -> Any | None:
     """What ONNX says that a node of one of its operators is made of, as a `FunctionProto`; None
     where it says nothing.
 
@@ -101,7 +101,7 @@ def _type_of(value: Value | None) -> Any:
         return onnx.TypeProto()
     dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
     dims = value.dims
-    return onnx.helper.make_tensor_type_proto(dtype, dims and [known_int(d) for d in dims])
+    return onnx.helper.make_tensor_type_proto(dtype, dims and [as_int(d) for d in dims])
 
 
 def opset_of(proto: Any) -> int:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.inputs import InputSpec
-from spaces.frontends.onnx.contributed.registry import contributed_function
+from spaces.frontends.onnx.contributed.registry import find_contributed
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
-from spaces.frontends.onnx.functions import defined_function, nodes_of, opset_of
+from spaces.frontends.onnx.functions import find_definition, nodes_of, opset_of
 from spaces.frontends.onnx.honoured.check import (
     check_honoured,
     check_version,
@@ -29,30 +29,30 @@ from spaces.frontends.onnx.index_bounds import largest_number, require_rows
 from spaces.frontends.onnx.narrow_types import (
     check_inputs,
     check_narrow,
-    handed_out,
-    kept,
+    give_output,
     narrow_result,
-    taken,
+    take_input,
+    widen_array,
 )
 from spaces.frontends.onnx.node import (
     STANDARD_DOMAINS,
     Node,
     Requirement,
     Value,
-    described,
+    describe_node,
     empty_tensor,
     has_nothing,
 )
-from spaces.frontends.onnx.operators import converted, known_to_tvm
+from spaces.frontends.onnx.operators import convert_node, is_known_to_tvm
 from spaces.frontends.onnx.over_nothing import over_nothing
 from spaces.frontends.onnx.sequences import SEQUENCES, require_tensors
-from spaces.frontends.onnx.size_operators import constant_of, evaluated
-from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, Sizes, known_sizes
+from spaces.frontends.onnx.size_operators import constant_of, evaluate_sizes
+from spaces.frontends.onnx.sizes import MOST, Arithmetic, Size, Sizes, read_sizes
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
-from tuner.dynamic.derived_names import base_of, derived
+from tuner.dynamic.derived_names import base_of, derive
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
@@ -123,8 +123,8 @@ def _write_main(
             params[spec.name] = given
         with graph.builder.dataflow():
             for spec in inputs:
-                value = taken(graph.builder, params[spec.name], spec.dtype)
-                value.sizes = _known_of(spec)
+                value = take_input(graph.builder, params[spec.name], spec.dtype)
+                value.sizes = _find_values(spec)
                 graph.values[spec.name] = value
             graph.add(proto)
             outputs = [graph.output(value.name) for value in proto.output]
@@ -164,7 +164,7 @@ class _Graph:
         value = self._value(name)
         if not value.is_tensor:
             raise TunerError(f"output {name} is no tensor but {value.form}, which is not supported")
-        return handed_out(self.builder, name, value)
+        return give_output(self.builder, name, value)
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -181,13 +181,13 @@ class _Graph:
                 raise
             except Exception as error:  # converters raise whatever they meet
                 why = re.sub(r"\s+", " ", first_line(error))
-                raise TunerError(f"cannot import {described(node)}: {why}") from error
+                raise TunerError(f"cannot import {describe_node(node)}: {why}") from error
 
     def _add_node(self, node: Any) -> None:
         missing = [name for name in node.input if name and name not in self.values]
         if missing:
             raise TunerError(
-                f"cannot import {described(node)}: nothing computes its input {missing[0]}"
+                f"cannot import {describe_node(node)}: nothing computes its input {missing[0]}"
             )
         attributes = tvm_compat.onnx_attributes(node)
         inputs = tuple(self.values[name] if name else None for name in node.input)
@@ -196,7 +196,7 @@ class _Graph:
                 raise value.missing
         seen = Node(
             node.op_type,
-            described(node),
+            describe_node(node),
             inputs,
             attributes,
             self._opset,
@@ -211,12 +211,12 @@ class _Graph:
         """What a node gives."""
         if function := self._functions.get((node.domain, node.op_type, node.overload)):
             return self._call(function, node, seen)
-        if function := contributed_function(node, seen):
+        if function := find_contributed(node, seen):
             return self._call(function, node, seen)
         if node.domain not in STANDARD_DOMAINS:
-            if function := defined_function(node, seen.inputs, self._opset):
+            if function := find_definition(node, seen.inputs, self._opset):
                 return self._call(function, node, seen)
-            raise TunerError(f"the importer does not know {described(node)}")
+            raise TunerError(f"the importer does not know {describe_node(node)}")
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](seen, self.builder, self._inside)
         if node.op_type in SEQUENCES:
@@ -228,16 +228,16 @@ class _Graph:
             return [self._constant(seen.attributes["value"])]
         if node.op_type == "Constant" and (array := constant_of(seen.attributes)) is not None:
             return [self._keep(_constant(array))]
-        if (sizes := evaluated(seen)) is not None and sizes.values.size <= MOST:
+        if (sizes := evaluate_sizes(seen)) is not None and sizes.values.size <= MOST:
             return [Value(sizes)]
         check_narrow(seen)
         # Bound where it is first used: in that order a residual addition is fused with the
         # longer way to it.
-        found = converted(node, seen, self.builder)
-        if found is None and not known_to_tvm(node):
-            if function := defined_function(node, seen.inputs, self._opset):
+        found = convert_node(node, seen, self.builder)
+        if found is None and not is_known_to_tvm(node):
+            if function := find_definition(node, seen.inputs, self._opset):
                 return self._call(function, node, seen)
-            raise TunerError(f"the importer does not know {described(node)}")
+            raise TunerError(f"the importer does not know {describe_node(node)}")
         missing = [] if found else [*map(seen.refused, not_computed(seen))]
         found = found or self._by_tvm(node, seen)
         self._check_shapes(node, found)
@@ -298,8 +298,8 @@ class _Graph:
         can tell. Of data-dependent operators nobody can; where no dimension is symbolic, TVM finds
         a way at run time."""
         results = [Value(expression=e).dims for e in found]
-        if any((tvm_compat.known_int(size) or 0) < 0 for dims in results for size in dims or ()):
-            raise TunerError(f"cannot import {described(node)}: it reaches beyond its operand")
+        if any((tvm_compat.as_int(size) or 0) < 0 for dims in results for size in dims or ()):
+            raise TunerError(f"cannot import {describe_node(node)}: it reaches beyond its operand")
         if not self._arithmetic.symbols or node.op_type in DATA_DEPENDENT:
             return
         operands = [self.values[name] for name in node.input if name]
@@ -309,8 +309,8 @@ class _Graph:
             names = " and ".join(self._arithmetic.symbols)
             listed = " and ".join(",".join(map(_text, dims)) for dims in known)
             raise TunerError(
-                f"cannot import {described(node)}: what it makes of {listed} has no shape that is "
-                f"known for all {names}; a --dim whose sizes have a common divisor may help"
+                f"cannot import {describe_node(node)}: what it makes of {listed} has no shape that "
+                f"is known for all {names}; a --dim whose sizes have a common divisor may help"
             )
 
     def _by_tvm(self, node: Any, seen: Node) -> list[Any]:
@@ -331,7 +331,7 @@ class _Graph:
 
 
 def _text(size: Size) -> str:
-    number = tvm_compat.known_int(size)
+    number = tvm_compat.as_int(size)
     return text_of(size) if number is None else str(number)
 
 
@@ -374,19 +374,19 @@ def _params(inputs: Sequence[InputSpec], known: Mapping[str, Any]) -> dict[str, 
 
 
 def _dims(spec: InputSpec, known: Mapping[str, Any]) -> list[Size]:
-    return [d if isinstance(d, int) else derived(d, known) for d in spec.dims or spec.shape]
+    return [d if isinstance(d, int) else derive(d, known) for d in spec.dims or spec.shape]
 
 
-def _known_of(spec: InputSpec) -> Sizes | None:
+def _find_values(spec: InputSpec) -> Sizes | None:
     """What is known of an input's values: all of them where there are none."""
     if spec.dims or 0 not in spec.shape:
         return None
-    return known_sizes(np.zeros(spec.shape, numpy_dtype(spec.dtype)))
+    return read_sizes(np.zeros(spec.shape, numpy_dtype(spec.dtype)))
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Value:
-    array, narrow = kept(array)
-    sizes = known_sizes(array)
+    array, narrow = widen_array(array)
+    sizes = read_sizes(array)
     return Value(sizes) if sizes is not None else Value(None, constant(array), narrow=narrow)
 
 

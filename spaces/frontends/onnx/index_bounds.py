@@ -31,11 +31,11 @@ def largest_number(node: Node) -> Size | None:
         return None if first is None else first.largest
     if node.operator == "Add":
         pairs = ((0, 1), (1, 0))
-        return next((s for a, b in pairs if (s := _moved(node, a, b)) is not None), None)
+        return next((s for a, b in pairs if (s := _add_size(node, a, b)) is not None), None)
     return None
 
 
-def _moved(node: Node, moved: int, by: int) -> Size | None:
+def _add_size(node: Node, moved: int, by: int) -> Size | None:
     """The largest number of one operand, with the other one added, if that is known."""
     value, offsets = node.input(moved), node.sizes(by)
     if value is None or value.largest is None or offsets is None or offsets.values.size != 1:
@@ -48,11 +48,13 @@ def require_rows(node: Node) -> None:
     indices, dims = node.input(1), node.dims(0)
     if indices is None or dims is None:
         return
-    symbolic = () if indices.sizes is None else (s for s in indices.sizes.flat() if not _known(s))
+    symbolic = (
+        () if indices.sizes is None else (s for s in indices.sizes.flat() if not _is_known(s))
+    )
     counted = () if indices.largest is None else (indices.largest,)
     for row in (*symbolic, *counted):
         node.require(row + 1, dims[node.attributes.get("axis", 0)])
 
 
-def _known(size: Size) -> bool:
+def _is_known(size: Size) -> bool:
     return isinstance(size, int)

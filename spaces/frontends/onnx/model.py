@@ -12,7 +12,7 @@ from typing import Any
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
-from spaces.frontends.onnx.dimension_names import declared_names
+from spaces.frontends.onnx.dimension_names import name_dimensions
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
 from spaces.frontends.onnx.simplifier.simplify import simplify, split_sums
@@ -23,7 +23,7 @@ from spaces.frontends.onnx.tensors import (
     make_dense,
     tensors_of,
 )
-from spaces.frontends.quiet_import import hushed
+from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
@@ -141,7 +141,7 @@ def _common_divisors(domain: Domain) -> Iterator[dict[str, int]]:
 def _import(
     proto: Any, inputs: Sequence[InputSpec], domain: Domain, multiples: Mapping[str, int]
 ) -> Any:
-    with hushed():
+    with hush():
         module, requirements = graph_module(proto, inputs, multiples)
     for sizes in (domain.smallest, domain.largest):
         for required in requirements:
@@ -229,7 +229,7 @@ def _dim_names(proto: Any) -> Mapping[str, str]:
     """The dimensions of the inputs as they are called here."""
     shapes = (value.type.tensor_type.shape for value in proto.graph.input)
     texts = {dim.dim_param: None for shape in shapes for dim in shape.dim}
-    named = declared_names(text for text in texts if text and text != UNNAMED)
+    named = name_dimensions(text for text in texts if text and text != UNNAMED)
     return {**dict.fromkeys(texts, UNNAMED), **named}
 
 

@@ -34,7 +34,7 @@ def check_inputs(inputs: Iterable[InputSpec]) -> None:
             raise TunerError(f"input {spec.name} is of {spec.dtype}, which is not supported")
 
 
-def kept(array: Any) -> tuple[Any, str]:
+def widen_array(array: Any) -> tuple[Any, str]:
     """An array in the type that it is kept in, and its own type if that is another."""
     name = str(array.dtype)
     if name in BYTE_FLOATS:
@@ -42,7 +42,7 @@ def kept(array: Any) -> tuple[Any, str]:
     return (array.astype(numpy_dtype(KEPT_IN[name])), name) if name in KEPT_IN else (array, "")
 
 
-def taken(builder: Any, given: Any, dtype: str) -> Value:
+def take_input(builder: Any, given: Any, dtype: str) -> Value:
     """An input of a model."""
     from tvm import topi
 
@@ -52,7 +52,7 @@ def taken(builder: Any, given: Any, dtype: str) -> Value:
     return Value(expression=codes, narrow=dtype)
 
 
-def handed_out(builder: Any, name: str, value: Value) -> Any:
+def give_output(builder: Any, name: str, value: Value) -> Any:
     """An output of a model.
 
     Raises:

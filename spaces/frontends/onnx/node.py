@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spaces.frontends.onnx.sizes import Arithmetic, Size, Sizes, shape_expression
-from spaces.ir.tvm_compat import known_int
+from spaces.ir.tvm_compat import as_int
 from tuner.errors import TunerError
 
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -255,7 +255,7 @@ Convert: TypeAlias = Callable[[Node, Any], Any]
 None where it is for TVM's importer, or for what ONNX says that it is made of."""
 
 
-def shaped(converters: Mapping[str, Convert]) -> dict[str, Convert]:
+def require_shapes(converters: Mapping[str, Convert]) -> dict[str, Convert]:
     """Converters that leave operands without a known shape to TVM's importer."""
 
     def leaves_others(convert: Convert) -> Convert:
@@ -270,10 +270,10 @@ def shaped(converters: Mapping[str, Convert]) -> dict[str, Convert]:
 
 def has_nothing(dims: Iterable[Size]) -> bool:
     """Whether a tensor of this shape has no element."""
-    return any(known_int(size) == 0 for size in dims)
+    return any(as_int(size) == 0 for size in dims)
 
 
-def described(node: Any) -> str:
+def describe_node(node: Any) -> str:
     """A node of a protobuf as a message calls it."""
     domain = "" if node.domain in STANDARD_DOMAINS else f"{node.domain}."
     return f"operator {domain}{node.op_type} (node {node.name or f'of output {node.output[0]}'})"

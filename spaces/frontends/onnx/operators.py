@@ -10,7 +10,7 @@ from spaces.frontends.onnx.contributed.registry import ONE_MACHINES, is_contribu
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.converters.registry import CONVERTERS
 from spaces.frontends.onnx.functions import schema_of
-from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, described
+from spaces.frontends.onnx.node import STANDARD_DOMAINS, Node, describe_node
 from spaces.frontends.onnx.sequences import SEQUENCES
 from spaces.ir import tvm_compat
 
@@ -20,7 +20,7 @@ _OTHERS = frozenset({"Attention"})
 """Operators of ONNX that in TVM's importer are others of the same name."""
 
 
-def converted(node: Any, seen: Node, builder: Any) -> list[Any] | None:
+def convert_node(node: Any, seen: Node, builder: Any) -> list[Any] | None:
     """What a node gives, by a converter of ours; None where there is none that takes it."""
     if node.domain not in STANDARD_DOMAINS:
         return None
@@ -31,10 +31,10 @@ def converted(node: Any, seen: Node, builder: Any) -> list[Any] | None:
     return [builder.normalize(one) for one in (found if isinstance(found, list) else [found])]
 
 
-def known_to_tvm(node: Any) -> bool:
+def is_known_to_tvm(node: Any) -> bool:
     """Whether TVM's importer has a converter for a node; it looks at no domain itself."""
     ours = node.domain in STANDARD_DOMAINS and node.op_type not in _OTHERS
-    return ours and node.op_type in tvm_compat.known_onnx_operators()
+    return ours and node.op_type in tvm_compat.list_onnx_operators()
 
 
 def unknown_operators(proto: Any) -> list[str]:
@@ -44,7 +44,7 @@ def unknown_operators(proto: Any) -> list[str]:
     found: dict[str, str] = {}
     for node in _all_nodes([proto.graph, *proto.functions]):
         if (node.domain, node.op_type) not in functions and not _is_known(node, opset):
-            found.setdefault(node.op_type, described(node))
+            found.setdefault(node.op_type, describe_node(node))
     return [*found.values()]
 
 
@@ -53,7 +53,7 @@ def _is_known(node: Any, opset: int) -> bool:
         return True
     if node.domain == ONE_MACHINES or opset < _FIRST.get(node.op_type, 0):
         return False
-    if known_to_tvm(node):
+    if is_known_to_tvm(node):
         return True
     ours = node.op_type in {*CONTROL_FLOW, *SEQUENCES, *CONVERTERS}
     return (node.domain in STANDARD_DOMAINS and ours) or schema_of(node, opset) is not None

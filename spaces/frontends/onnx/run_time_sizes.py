@@ -15,7 +15,7 @@ Read: TypeAlias = Callable[[Any], Any]
 """One number of a tensor, as an expression in int64."""
 
 
-def computed_sizes(
+def compute_sizes(
     node: Node,
     builder: Any,
     tensors: Sequence[Any],
@@ -79,7 +79,7 @@ def reader(tensor: Any) -> Read:
     return read
 
 
-def chosen(place: Any, values: Sequence[Any]) -> Any:
+def choose_value(place: Any, values: Sequence[Any]) -> Any:
     """One of some values, as an expression."""
     from tvm import tirx
 

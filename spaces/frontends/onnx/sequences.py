@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spaces.frontends.onnx.node import Node, Value
-from spaces.frontends.onnx.sizes import known_sizes
+from spaces.frontends.onnx.sizes import read_sizes
 from spaces.frontends.onnx.steps import MOST_STEPS
 
 Make: TypeAlias = Callable[[Node, Any], list[Value]]
@@ -154,7 +154,7 @@ def _identity(node: Node, _: Any) -> list[Value]:
 
 
 def _number(array: np.ndarray[Any, Any]) -> Value:
-    return Value(known_sizes(array))
+    return Value(read_sizes(array))
 
 
 SEQUENCES: Mapping[str, Make] = MappingProxyType(

@@ -20,7 +20,7 @@ from spaces.frontends.onnx.sizes import (
     Size,
     SizeArray,
     Sizes,
-    known_sizes,
+    read_sizes,
     sizes_of,
 )
 
@@ -29,7 +29,7 @@ _FURTHEST = (1 << 31) - 1
 """What a `Slice` ends at that goes on to the end."""
 
 
-def evaluated(node: Node) -> Sizes | None:
+def evaluate_sizes(node: Node) -> Sizes | None:
     """What a node gives, if that is known."""
     evaluate = _OPERATORS.get(node.operator)
     found = None if evaluate is None else evaluate(node)
@@ -55,7 +55,7 @@ def constant_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
 
 def _constant(node: Node) -> Sizes | None:
     array = constant_of(node.attributes)
-    return None if array is None else known_sizes(array)
+    return None if array is None else read_sizes(array)
 
 
 def _shape(node: Node) -> Sizes | None:
@@ -280,7 +280,7 @@ def _fill(node: Node) -> Sizes | None:
     shape, value = node.numbers(0), constant_of(node.attributes)
     if shape is None or value is None or math.prod(shape) > MOST:
         return None
-    return known_sizes(np.full(shape, value.item(), dtype=value.dtype))
+    return read_sizes(np.full(shape, value.item(), dtype=value.dtype))
 
 
 def _range(node: Node) -> Sizes | None:
@@ -288,7 +288,7 @@ def _range(node: Node) -> Sizes | None:
     sizes = node.sizes(0)
     if sizes is None or any(bound is None for bound in bounds):
         return None
-    return known_sizes(np.arange(*(bound[0] for bound in bounds if bound), dtype=sizes.dtype))
+    return read_sizes(np.arange(*(bound[0] for bound in bounds if bound), dtype=sizes.dtype))
 
 
 def _negate(_: Node, values: SizeArray) -> SizeArray:

@@ -53,7 +53,7 @@ def sizes_of(values: Iterable[Size], dtype: str = "int64") -> Sizes:
     return Sizes(found, dtype)
 
 
-def known_sizes(array: npt.NDArray[Any]) -> Sizes | None:
+def read_sizes(array: npt.NDArray[Any]) -> Sizes | None:
     """A constant as sizes; None where it is no small tensor of a type that sizes have."""
     if str(array.dtype) not in ("int64", "int32", "bool") or array.size > MOST:
         return None

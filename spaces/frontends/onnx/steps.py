@@ -32,7 +32,7 @@ def pieces(builder: Any, tensor: Any, axis: int, number: int) -> list[Any]:
     return [one for part, length in cuts for one in pieces(builder, part, axis, length)]
 
 
-def joined(builder: Any, parts: Sequence[Any], axis: int) -> Any:
+def join_pieces(builder: Any, parts: Sequence[Any], axis: int) -> Any:
     """Pieces put together along an axis."""
     from tvm import relax
 

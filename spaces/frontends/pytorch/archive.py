@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.quiet_import import hushed
+from spaces.frontends.quiet_import import hush
 from tuner.errors import TunerError, first_line
 from tuner.files.model_file import check_file
 
@@ -33,16 +33,16 @@ def read_archive(path: Path) -> Any:
             f"{path}: reading it needs PyTorch; install the extra: pip install "
             "'elastic-tuner[torch]'"
         ) from error
-    holds_program = _looked_over(path)
+    holds_program = _holds_program(path)
     try:
-        with hushed():
+        with hush():
             return torch.export.load(str(path))
     except Exception as error:  # torch raises many kinds on archives that are broken or foreign
         reason = _unreadable(path, error) if holds_program else _NO_PROGRAM
         raise TunerError(f"{path}: {reason}") from error
 
 
-def _looked_over(path: Path) -> bool:
+def _holds_program(path: Path) -> bool:
     """Whether a file holds an exported program, as far as its table of contents says.
 
     Raises:
@@ -68,7 +68,7 @@ def _unreadable(path: Path, error: Exception) -> str:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         unknown = {}  # another layout of the program than this version knows
     if unknown:
-        return f"PyTorch here does not know {listed(unknown)}"
+        return f"PyTorch here does not know {list_operators(unknown)}"
     return f"PyTorch here cannot read this archive: {first_line(error)}"
 
 
@@ -100,7 +100,7 @@ def core_program(program: Any, path: Path) -> Any:
     """
     _forget_derived_ranges(program)
     try:
-        with hushed():
+        with hush():
             core = program.run_decompositions()
     except Exception as error:  # decompositions raise whatever they meet
         raise TunerError(f"{path}: PyTorch cannot decompose it: {first_line(error)}") from error
@@ -174,7 +174,7 @@ def operators(program: Any) -> list[Any]:
     return [node for graph in graphs for node in graph.nodes if node.op == "call_function"]
 
 
-def listed(unknown: dict[str, str]) -> str:
+def list_operators(unknown: dict[str, str]) -> str:
     """The operators of a message, each with its node."""
     plural = "operators" if len(unknown) > 1 else "operator"
     return f"{plural} " + ", ".join(f"{op} (node {node})" for op, node in unknown.items())

@@ -14,7 +14,7 @@ from typing import Any
 from spaces.frontends.module_source import LEAST_EXPORTED
 from spaces.frontends.onnx.model import OnnxSource, read_onnx_proto
 from spaces.frontends.pytorch.dims import NAMES_NOTE, with_named_symbols
-from spaces.frontends.quiet_import import hushed
+from spaces.frontends.quiet_import import hush
 from tuner.checks import LARGEST
 from tuner.dynamic.derived_names import base_of
 from tuner.errors import TunerError
@@ -64,11 +64,13 @@ def _export(program: Any, refused: TunerError) -> Any:
             "extra: pip install 'elastic-tuner[torch]'"
         ) from error
     try:
-        with hushed():
+        with hush():
             proto = torch.onnx.export(program, dynamo=True, verbose=False).model_proto
     except Exception:  # it raises many kinds on what ONNX cannot say
         raise refused from None
-    if _fed(program) != [i.name for i in proto.graph.input] or _given(program) != _types(proto):
+    if _fed(program) != [i.name for i in proto.graph.input] or _list_types(program) != _types(
+        proto
+    ):
         raise refused  # what is no tensor is left out of a graph
     return proto
 
@@ -81,7 +83,7 @@ def _fed(program: Any) -> list[str]:
     return [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
 
 
-def _given(program: Any) -> list[str]:
+def _list_types(program: Any) -> list[str]:
     """Element types of the outputs of a program; empty of what is no tensor."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     outputs = (values.get(spec.arg.name) for spec in program.graph_signature.output_specs)

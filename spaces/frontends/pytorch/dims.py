@@ -30,7 +30,7 @@ _Dim = tuple[str, list[str], bool]
 """The place of a symbolic dimension, the symbols in it, and whether it is one by itself."""
 
 
-def kept_names(path: Path) -> dict[str, str]:
+def read_kept_names(path: Path) -> dict[str, str]:
     """Names by place, from an archive's extra file; empty where it has none.
 
     Raises:
@@ -56,7 +56,7 @@ def with_named_dims(module: Any, kept: Mapping[str, str], path: Path) -> Any:
     """An imported archive whose symbols have the names that users know them by.
 
     Args:
-        kept: the names that were kept with it, by place, see `kept_names`.
+        kept: the names that were kept with it, by place, see `read_kept_names`.
         path: of the archive, for messages.
 
     Raises:
@@ -67,7 +67,7 @@ def with_named_dims(module: Any, kept: Mapping[str, str], path: Path) -> Any:
     from tvm_ffi import structural_map
 
     graph = module["main"]
-    called = _called(_places(_graph_dims(graph)), kept, path)
+    called = _name_symbols(_places(_graph_dims(graph)), kept, path)
     if not called:
         return module
     known = symbols(graph)
@@ -97,7 +97,7 @@ def with_named_symbols(declared: Declared, kept: Mapping[str, str], path: Path) 
         for axis, dim in enumerate(one.dims or ())
         if isinstance(dim, str)
     ]
-    called = _called(_places(dims), kept, path)
+    called = _name_symbols(_places(dims), kept, path)
 
     def new(dim: int | str) -> int | str:
         return dim if isinstance(dim, int) else called[base_of(dim)] + dim[len(base_of(dim)) :]
@@ -133,7 +133,7 @@ def _places(dims: Sequence[_Dim]) -> dict[str, str]:
     return places
 
 
-def _called(places: Mapping[str, str], kept: Mapping[str, str], path: Path) -> dict[str, str]:
+def _name_symbols(places: Mapping[str, str], kept: Mapping[str, str], path: Path) -> dict[str, str]:
     """A name for each symbol: one that was kept, or its first place."""
     chosen: dict[str, str] = {}
     for place, name in kept.items():

@@ -14,11 +14,11 @@ from typing import Any
 
 from spaces.frontends.module_source import ModuleSource, read_module
 from spaces.frontends.onnx.model import OnnxSource
-from spaces.frontends.pytorch.archive import core_program, listed, operators, read_archive
+from spaces.frontends.pytorch.archive import core_program, list_operators, operators, read_archive
 from spaces.frontends.pytorch.by_onnx import read_by_onnx
-from spaces.frontends.pytorch.dims import NAMES_NOTE, kept_names, with_named_dims
+from spaces.frontends.pytorch.dims import NAMES_NOTE, read_kept_names, with_named_dims
 from spaces.frontends.pytorch.products import product_converters
-from spaces.frontends.quiet_import import hushed
+from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from tuner.errors import TunerError, first_line
@@ -37,7 +37,7 @@ def read_torch(path: Path) -> ModuleSource | OnnxSource:
     """
     exported = read_archive(path)
     program = core_program(exported, path)
-    kept = kept_names(path)
+    kept = read_kept_names(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     try:
@@ -59,7 +59,7 @@ def _import(program: Any, path: Path) -> Any:
     """
     _check_operators(program, path)
     try:
-        with hushed():
+        with hush():
             module, made = tvm_compat.torch_imported(program, product_converters())
     except Exception as error:  # converters raise whatever they meet
         raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
@@ -74,13 +74,13 @@ def _import(program: Any, path: Path) -> Any:
 
 def _check_operators(program: Any, path: Path) -> None:
     """Refuse operators the importer does not know, with the first node that has each."""
-    known = tvm_compat.known_torch_operators()
+    known = tvm_compat.list_torch_operators()
     unknown: dict[str, str] = {}
     for node in operators(program):
         if node.target.__name__ not in known:
             unknown.setdefault(str(node.target), node.name)
     if unknown:
-        raise TunerError(f"{path}: the importer does not know {listed(unknown)}")
+        raise TunerError(f"{path}: the importer does not know {list_operators(unknown)}")
 
 
 def _difference(node: Any, value: Any, is_symbolic: bool) -> str:

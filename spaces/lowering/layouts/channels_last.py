@@ -19,7 +19,7 @@ from spaces.lowering.layouts.layout_rules import (
     TO_FIRST,
     TO_LAST,
     operands,
-    permuted_constant,
+    permute_constant,
     rewrite_of,
 )
 from spaces.lowering.relax_rewrite import (
@@ -28,7 +28,7 @@ from spaces.lowering.relax_rewrite import (
     tensor_bytes,
     variables,
     with_graphs,
-    written_anew,
+    write_anew,
 )
 
 _NOT_CONVERTED = 1 << 50
@@ -79,7 +79,7 @@ def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
             result = _conversion_bytes(binding.var)
             nodes.append(Node(read, result, _gain(value, binding.var)))
         else:
-            cancels = tvm_compat.permuted_axes(value) == TO_FIRST
+            cancels = tvm_compat.read_permutation(value) == TO_FIRST
             nodes.append(Node(read, 0 if cancels else _conversion_bytes(binding.var), fixed=True))
         number[binding.var] = len(nodes) - 1
     read = tuple(dict.fromkeys(number[v] for v in variables(function.body.body)))
@@ -93,10 +93,8 @@ def _gain(call: Any, var: Any) -> int:
     if name != CONVOLUTION:
         return 0
     weight = tvm_compat.tensor_dims(call.args[1]) or ()
-    outputs = math.prod(tvm_compat.known_int(d) or 1 for d in tvm_compat.tensor_dims(var) or ())
-    return convolution_gain(
-        2 * outputs * math.prod(tvm_compat.known_int(d) or 1 for d in weight[1:])
-    )
+    outputs = math.prod(tvm_compat.as_int(d) or 1 for d in tvm_compat.tensor_dims(var) or ())
+    return convolution_gain(2 * outputs * math.prod(tvm_compat.as_int(d) or 1 for d in weight[1:]))
 
 
 def _conversion_bytes(var: Any) -> int:
@@ -110,7 +108,7 @@ def _conversion_bytes(var: Any) -> int:
 
 def _is_reshape(dims: Any) -> bool:
     """Whether a tensor of these dimensions, in NCHW, is the same in memory in both layouts."""
-    sizes = [tvm_compat.known_int(d) for d in dims]
+    sizes = [tvm_compat.as_int(d) for d in dims]
     return None not in sizes and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
 
 
@@ -134,7 +132,7 @@ class _Rewriter:
                 self._emit(binding, last)
             return self._as_first(function.body.body)
 
-        return written_anew(self._builder, function, emit)
+        return write_anew(self._builder, function, emit)
 
     def _emit(self, binding: Any, last: bool) -> None:
         from tvm import relax
@@ -155,7 +153,7 @@ class _Rewriter:
 
     def _put(self, value: Any, var: Any) -> Any:
         emitted = self._builder.emit(value, tvm_compat.variable_name(var))
-        if (axes := tvm_compat.permuted_axes(value)) is not None:
+        if (axes := tvm_compat.read_permutation(value)) is not None:
             self._permuted[emitted] = (value.args[0], axes)
         return emitted
 
@@ -173,7 +171,7 @@ class _Rewriter:
             return relax.TupleGetItem(self._as_first(expression.tuple_value), expression.index)
         if isinstance(expression, relax.Call):
             arguments = [self._as_first(argument) for argument in expression.args]
-            if (axes := tvm_compat.permuted_axes(expression)) is not None:
+            if (axes := tvm_compat.read_permutation(expression)) is not None:
                 return self._permutation(arguments[0], axes)
             return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
         return expression
@@ -186,7 +184,7 @@ class _Rewriter:
         if not dims:  # a number, or no tensor
             return self._as_first(operand)
         if tvm_compat.is_constant(operand):
-            return permuted_constant(operand, TO_LAST)
+            return permute_constant(operand, TO_LAST)
         if operand not in self._last:
             value = self._first[operand]
             if len(dims) < 4:

@@ -69,7 +69,7 @@ def operands(call: Any) -> list[Any]:
     return flat
 
 
-def permuted_constant(constant: Any, axes: Sequence[int]) -> Any:
+def permute_constant(constant: Any, axes: Sequence[int]) -> Any:
     """A constant with its axes in another order; missing axes are added before its own."""
     import numpy as np
     from tvm import relax
@@ -91,7 +91,7 @@ def _convolution(call: Any, arguments: Sequence[Any]) -> Any:
     attrs = call.attrs
     return op.nn.conv2d(
         arguments[0],
-        permuted_constant(call.args[1], _TO_HWIO),
+        permute_constant(call.args[1], _TO_HWIO),
         strides=_ints(attrs.strides),
         padding=_ints(attrs.padding),
         dilation=_ints(attrs.dilation),
@@ -131,7 +131,7 @@ def _pool(call: Any, arguments: Sequence[Any]) -> Any:
 def _concat(call: Any, arguments: Sequence[Any]) -> Any:
     from tvm.relax import op
 
-    return op.concat(list(arguments), axis=_moved(call.attrs.axis or 0))
+    return op.concat(list(arguments), axis=_move_axis(call.attrs.axis or 0))
 
 
 def _split(call: Any, arguments: Sequence[Any]) -> Any:
@@ -142,7 +142,7 @@ def _split(call: Any, arguments: Sequence[Any]) -> Any:
     return op.split(
         arguments[0],
         _ints(parts) if hasattr(parts, "__len__") else int(parts),
-        axis=_moved(attrs.axis),
+        axis=_move_axis(attrs.axis),
     )
 
 
@@ -159,7 +159,7 @@ def _reduction(call: Any, arguments: Sequence[Any]) -> Any:
 
     attrs = call.attrs
     make = getattr(relax.op, tvm_compat.operator_name(call).removeprefix("relax."))
-    axes = None if attrs.axis is None else [_moved(axis) for axis in attrs.axis]
+    axes = None if attrs.axis is None else [_move_axis(axis) for axis in attrs.axis]
     return make(arguments[0], axis=axes, keepdims=bool(attrs.keepdims))
 
 
@@ -167,7 +167,7 @@ def _softmax(call: Any, arguments: Sequence[Any]) -> Any:
     from tvm import relax
 
     make = getattr(relax.op.nn, tvm_compat.operator_name(call).removeprefix("relax.nn."))
-    return make(arguments[0], axis=_moved(call.attrs.axis))
+    return make(arguments[0], axis=_move_axis(call.attrs.axis))
 
 
 def _pad(call: Any, arguments: Sequence[Any]) -> Any:
@@ -181,10 +181,10 @@ def _pad(call: Any, arguments: Sequence[Any]) -> Any:
 def _prelu(call: Any, arguments: Sequence[Any]) -> Any:
     from tvm.relax import op
 
-    return op.nn.prelu(arguments[0], call.args[1], axis=_moved(call.attrs.axis))
+    return op.nn.prelu(arguments[0], call.args[1], axis=_move_axis(call.attrs.axis))
 
 
-def _moved(axis: Any) -> int:
+def _move_axis(axis: Any) -> int:
     """The position in NHWC of an axis of NCHW."""
     return TO_LAST.index(int(axis) % 4)
 

@@ -196,7 +196,7 @@ def _woven(convolved: Any, data: Any, call: Any, groups: int, phases: Sequence[P
     rank = len(phases)
     batch, _, *sizes = tvm_compat.tensor_dims(data) or []
     _, outputs, *kept = tvm_compat.tensor_dims(call) or []
-    channels = tvm_compat.known_int(outputs) or 0
+    channels = tvm_compat.as_int(outputs) or 0
     found = [size + sum(p.padding) - p.taps + 1 for size, p in zip(sizes, phases, strict=True)]
     last = op.permute_dims(convolved, [0, *range(2, rank + 2), 1])
     strides = [p.stride for p in phases]

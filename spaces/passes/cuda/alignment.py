@@ -103,7 +103,7 @@ def without_odd_vectors(module: Any) -> Any:
 
     def single(loop: Any, mutator: Any) -> Any:
         loop = mutator.default_mutate(loop)
-        lanes = tvm_compat.known_int(loop.extent) or 1
+        lanes = tvm_compat.as_int(loop.extent) or 1
         is_vector = loop.kind == tvm.tirx.ForKind.VECTORIZED and lanes > 1
         is_odd = lanes % 2 == 1
         if not is_vector or not (is_odd or lanes > _MOST_PLACES):
@@ -140,11 +140,11 @@ def _is_row(loop: Any) -> bool:
     analyzer.bind(step, tvm.ir.Range(0, loop.extent))
     first = [(step, rewrite.constant(0, step))]
     gone = (
-        analyzer.simplify(value - rewrite.replaced(value, first))
+        analyzer.simplify(value - rewrite.substitute(value, first))
         for block in blocks
         for value in block.iter_values
     )
-    return all(each.same_as(step) or tvm_compat.known_int(each) == 0 for each in gone)
+    return all(each.same_as(step) or tvm_compat.as_int(each) == 0 for each in gone)
 
 
 def _is_uneven(function: Any) -> bool:
@@ -197,7 +197,7 @@ def _is_whole(index: Any) -> bool:
     if isinstance(index, tvm.tirx.Add) and isinstance(index.b, tvm.tirx.Broadcast):
         # Of a tensor within a larger one, which begins so many elements after it.
         return _is_multiple(index.b.value, _lanes(index)) and _is_whole(index.a)
-    if not isinstance(index, tvm.tirx.Ramp) or tvm_compat.known_int(index.stride) != 1:
+    if not isinstance(index, tvm.tirx.Ramp) or tvm_compat.as_int(index.stride) != 1:
         return False
     return _is_multiple(index.base, _lanes(index))
 

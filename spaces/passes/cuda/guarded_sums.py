@@ -22,7 +22,7 @@ def guard_sums(module: Any) -> Any:
     def realize(node: Any, mutator: Any) -> Any:
         node = mutator.default_mutate(node)
         guard = node.predicate
-        if isinstance(guard, tvm.tirx.And) or tvm_compat.known_int(guard) is not None:
+        if isinstance(guard, tvm.tirx.And) or tvm_compat.as_int(guard) is not None:
             return node
         if not any(int(axis.iter_type) == tvm_compat.REDUCED for axis in node.block.iter_vars):
             return node

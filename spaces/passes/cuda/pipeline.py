@@ -140,7 +140,7 @@ def _blocks_there(call: Any) -> list[Any]:
     return [
         value > rewrite.constant(0, value)
         for tag, value in zip(tags, values, strict=True)
-        if str(tag).startswith(_BLOCKS) and tvm_compat.known_int(value) is None
+        if str(tag).startswith(_BLOCKS) and tvm_compat.as_int(value) is None
     ]
 
 

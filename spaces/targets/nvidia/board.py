@@ -60,8 +60,8 @@ def read_board(bus_id: str) -> Board | None:
     try:
         return Board(
             _text(nvml.nvmlSystemGetDriverVersion()),
-            round(_told(nvml.nvmlDeviceGetEnforcedPowerLimit, handle, 0) / 1000),
-            bool(_told(lambda h: nvml.nvmlDeviceGetMigMode(h)[0], handle, 0)),
+            round(_ask_board(nvml.nvmlDeviceGetEnforcedPowerLimit, handle, 0) / 1000),
+            bool(_ask_board(lambda h: nvml.nvmlDeviceGetMigMode(h)[0], handle, 0)),
         )
     except nvml.NVMLError:
         return None
@@ -69,7 +69,7 @@ def read_board(bus_id: str) -> Board | None:
         nvml.nvmlShutdown()
 
 
-def _told(ask: Any, handle: Any, otherwise: int) -> int:
+def _ask_board(ask: Any, handle: Any, otherwise: int) -> int:
     """What a board tells; boards of less than a data centre have neither."""
     nvml = import_module("pynvml")
     try:

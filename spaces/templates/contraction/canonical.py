@@ -25,7 +25,7 @@ def canonical(c: Contraction, t: k.Tiling, columns: Columns) -> Columns:
         first = np.where(column_block == 1, 1, columns[k.COLUMNS_FIRST])
         first = np.where((row_block == 1) & (columns[k.OUTER_BLOCK] == 1), 0, first)
         # The loop over tiles inside carries the predicate of rows that are split off.
-        kept = k.partitioned(columns) == 1
+        kept = k.leaves_ragged(columns) == 1
         found[k.COLUMNS_FIRST] = np.where(kept, columns[k.COLUMNS_FIRST], first)
         found |= {k.ROW_BLOCK: row_block, k.COLUMN_BLOCK: column_block}
     stays: Any = 0
@@ -36,7 +36,7 @@ def canonical(c: Contraction, t: k.Tiling, columns: Columns) -> Columns:
     return found
 
 
-def unrolled_steps(c: Contraction, wanted: int) -> tuple[int, ...]:
+def count_unrolled(c: Contraction, wanted: int) -> tuple[int, ...]:
     """The steps that are unrolled of each reduction loop, at most the wanted number together.
 
     The loops are those with more than one step, the innermost last; 1 where a loop stays a loop.
@@ -56,5 +56,5 @@ def distinct_unrolls(c: Contraction, wanted: tuple[int, ...]) -> tuple[int, ...]
     """The wanted numbers of unrolled steps without those that give what a lower one gives."""
     by_steps: dict[tuple[int, ...], int] = {}
     for number in wanted:
-        by_steps.setdefault(unrolled_steps(c, number), number)
+        by_steps.setdefault(count_unrolled(c, number), number)
     return tuple(by_steps.values())

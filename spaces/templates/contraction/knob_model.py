@@ -103,7 +103,7 @@ def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
 def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not."""
     depth = -(-c.depth // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.depth
-    return k.tiled(c, knobs, padded_depth=depth)
+    return k.compute_tiling(c, knobs, padded_depth=depth)
 
 
 def layout(c: Contraction, knobs: Knobs) -> str:
@@ -173,7 +173,7 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
         whole_rows = (columns[k.ROW_BLOCK] == k.ALL) | (not c.ragged_rows)
         good &= ~(whole_rows & (columns[k.COLUMN_BLOCK] == k.ALL))
     good &= (np.asarray(k.packs_inside(columns)) == 0) | (columns[k.PACK_COLUMNS] == 1)
-    split_off = np.asarray(k.partitioned(columns)) == 1
+    split_off = np.asarray(k.leaves_ragged(columns)) == 1
     good &= ~split_off | ((columns[k.PACK_ROWS] == 0) & (columns[k.STAGE_INSIDE] == 0))
     if not c.ragged_rows:
         good &= ~split_off | (c.row_extent % rows != 0)
@@ -318,7 +318,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
         return barrier + pace * elements + _SPILLED * spilled
 
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
-    grown = (height != c.row_extent) & (k.partitioned(columns) == 0)
+    grown = (height != c.row_extent) & (k.leaves_ragged(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
     # A stage within each chunk that reads a piece: no thread waits, but these chunks repeat it.
     in_chunk = np.asarray(k.packs_inside(columns)) == 1

@@ -53,7 +53,7 @@ class Match:
         return self.schedule.get(self.stages.main)
 
 
-def matched(task: Task) -> Match | None:
+def match_contraction(task: Task) -> Match | None:
     """The one contraction of a task's program; None unless it has one of a known form."""
     with refusals(f"the contraction of {task.name}"):
         module = task_module(task.module)
@@ -63,7 +63,7 @@ def matched(task: Task) -> Match | None:
     return None
 
 
-def tidied(schedule: Any) -> Stages:
+def tidy_stages(schedule: Any) -> Stages:
     """Tidy the schedule of a program that is known to have a contraction, as `tidy` does.
 
     Raises:
@@ -262,7 +262,7 @@ def extents_of_shapes(
 
 def _find_fixed(block: Any) -> frozenset[int]:
     """Axes that have one step, whatever the shape."""
-    extents = [tvm_compat.known_int(v.dom.extent) for v in block.iter_vars]
+    extents = [tvm_compat.as_int(v.dom.extent) for v in block.iter_vars]
     return frozenset(n for n, extent in enumerate(extents) if extent == 1)
 
 
@@ -292,7 +292,7 @@ def factors(block: Any) -> list[Any] | None:
     """The two buffer loads whose product a block sums up, without casts around them."""
     from tvm.ir import TensorLoad
 
-    product = rewrite.summed_product(block.body)
+    product = rewrite.find_product(block.body)
     if product is None:
         return None
     loads = [rewrite.uncast(product.a), rewrite.uncast(product.b)]

@@ -55,7 +55,7 @@ def as_product(schedule: Any, stages: Stages) -> Stages | None:
     form = _form_of(block)
     if form is None or not keeps_shape(schedule, stages):
         return None
-    extents = [int(tvm_compat.known_int(v.dom.extent) or 0) for v in block.iter_vars]
+    extents = [int(tvm_compat.as_int(v.dom.extent) or 0) for v in block.iter_vars]
     spatial = _spatial_dims(block)
     dtype = str(block.iter_vars[0].var.ty.dtype)
     last = stages.last
@@ -106,7 +106,7 @@ def _spatial_dims(block: Any) -> dict[int, int]:
 def _form_of(block: Any) -> ProductForm | None:
     """The product form of a block; None where it has that form already, or cannot have it."""
     loads = factors(block)
-    extents = [int(tvm_compat.known_int(v.dom.extent) or 0) for v in block.iter_vars]
+    extents = [int(tvm_compat.as_int(v.dom.extent) or 0) for v in block.iter_vars]
     spatial = [n for n, v in enumerate(block.iter_vars) if int(v.iter_type) == tvm_compat.SPATIAL]
     if loads is None or 0 in extents:
         return None

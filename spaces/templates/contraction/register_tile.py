@@ -101,7 +101,7 @@ def in_threads(knobs: Mapping[str, Any]) -> Any:
     return knobs.get(PARALLEL, 1)
 
 
-def partitioned(knobs: Mapping[str, Any]) -> Any:
+def leaves_ragged(knobs: Mapping[str, Any]) -> Any:
     """Whether settings leave ragged rows unpadded, 0 or 1; those without the knob pad them."""
     return 1 * (knobs.get(PARTITION, PAD) != PAD)
 
@@ -117,14 +117,14 @@ def packs_inside(knobs: Mapping[str, Any]) -> Any:
     return knobs.get(PACK_INSIDE, 0)
 
 
-def tiled(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
+def compute_tiling(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:
     """The tiles and blocks of rows and columns, divisible or not."""
     width = knobs[VECTORS] * knobs[LANES]
     rows, row_block = _block(c.row_extent, knobs[ROWS], knobs[ROW_BLOCK])
     columns, column_block = _block(c.column_extent, width, knobs[COLUMN_BLOCK])
     outer = c.outer_extent // knobs[OUTER_BLOCK]
     chunks = rows // row_block
-    ragged = partitioned(knobs)  # the last block of rows may have less than its tiles
+    ragged = leaves_ragged(knobs)  # the last block of rows may have less than its tiles
     rows += ragged * (-(-c.row_extent // knobs[ROWS]) - rows)
     row_block += ragged * (np.minimum(row_block, np.maximum(rows, 1)) - row_block)
     return Tiling(

@@ -11,7 +11,7 @@ from spaces.ir.guard import Unsuitable
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
-from spaces.templates.contraction.canonical import unrolled_steps
+from spaces.templates.contraction.canonical import count_unrolled
 from spaces.templates.contraction.knob_model import (
     depth_grows,
     hoists_predicate,
@@ -19,7 +19,7 @@ from spaces.templates.contraction.knob_model import (
     is_padded,
     tiling,
 )
-from spaces.templates.contraction.match import Stages, tidied
+from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
@@ -33,7 +33,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidied(schedule)
+    stages = tidy_stages(schedule)
     if c.product:
         product = as_product(schedule, stages)
         if product is None:
@@ -42,7 +42,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     stages = _pad(schedule, c, knobs, stages)
     packed = _pack(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)
-    loops = _tiled(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
+    loops = _split_loops(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
     schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
     chunk = _chunk(schedule, c, knobs, loops)
     reduction = _tile(schedule, c, knobs, loops)
@@ -93,7 +93,7 @@ def _pad(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     for axis, (multiple, padded) in multiples.items():
         # The padded size of a symbolic extent is unknown; a known one is padded to just that size.
         padding[axis] = multiple if c.axes[axis].symbolic else padded
-    if k.partitioned(knobs):
+    if k.leaves_ragged(knobs):
         padding[c.rows[0]] = 1
     grown = any(is_padded(c, axis, padding[axis]) for axis in multiples)
     inner = inner_reduction(c)
@@ -213,7 +213,7 @@ def _fuse(places: Sequence[int], extents: Sequence[int], ndim: int, dtype: str) 
     return IndexMap.from_func(fuse, ndim=ndim, index_dtype=dtype)
 
 
-def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
+def _split_loops(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Loops:
     """Split the loops into chunks, blocks and register tiles; `_tile` does the inside of a tile."""
     t = tiling(c, knobs)
     special = {c.column, *c.rows, *c.outer, *c.reduce_axes}
@@ -244,7 +244,7 @@ def _tiled(schedule: Any, c: Contraction, knobs: Knobs, loops: list[Any]) -> _Lo
     schedule.reorder(
         *ones, *chunk_loops, *block_loops, *single, *reduction, *tile_loops, column_tile
     )
-    if k.partitioned(knobs) and row is not None:
+    if k.leaves_ragged(knobs) and row is not None:
         if hoists_predicate(c, knobs):
             way = CLAMPED if k.clamps(knobs) else VERSIONED
             schedule.annotate(block_loops[-1], TILE, way)
@@ -293,7 +293,7 @@ def _unroll(
     padded = c.plain and inner_reduction(c) is not None
     slow: list[Any] = []
     fast: list[Any] = []
-    steps = unrolled_steps(c, knobs[k.UNROLL])
+    steps = count_unrolled(c, knobs[k.UNROLL])
     for loop, extent, step in zip(reduction, extents, steps, strict=True):
         if step == 1:
             slow.append(loop)
@@ -309,7 +309,7 @@ def _unroll(
 def _vectorize_copy(schedule: Any, block: Any, lanes: int) -> None:
     """Vectorize the innermost loop of a copy."""
     loop = schedule.get_loops(block)[-1]
-    extent = tvm_compat.known_int(schedule.get(loop).extent)
+    extent = tvm_compat.as_int(schedule.get(loop).extent)
     if extent is None or (extent > lanes and extent % lanes == 0):
         loop = schedule.split(loop, [None, lanes])[1]
         extent = lanes
@@ -346,7 +346,7 @@ def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, bl
     loops = schedule.get_loops(block)
     if panels or strips:
         chunk = schedule.fuse(*_pack_panels(schedule, c, knobs, operand, loops))
-        if tvm_compat.known_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
+        if tvm_compat.as_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
             schedule.parallel(chunk)
         return
     if k.in_threads(knobs):

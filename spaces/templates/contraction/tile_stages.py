@@ -46,7 +46,7 @@ def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
     if not c.column_is_last:
         return
     loop = schedule.get_loops(last)[-1]
-    extent = tvm_compat.known_int(schedule.get(loop).extent) or 1
+    extent = tvm_compat.as_int(schedule.get(loop).extent) or 1
     if extent % knobs[LANES] == 0 and extent <= knobs[VECTORS] * knobs[LANES]:
         vectors, lanes = schedule.split(loop, [None, knobs[LANES]])
         schedule.vectorize(lanes)
@@ -56,7 +56,7 @@ def write_back(schedule: Any, c: Contraction, knobs: Knobs, last: Any) -> None:
 def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
     """Fuse the outer loops of a copy into a parallel one, at most `chunk` elements in each step."""
     loops = schedule.get_loops(block)
-    extents = [tvm_compat.known_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
+    extents = [tvm_compat.as_int(schedule.get(loop).extent) or _SYMBOLIC for loop in loops]
     if len(loops) < 2 or prod(extents) <= chunk:
         return
     outside, inside = 1, prod(extents[1:])

@@ -126,7 +126,7 @@ def block_of(knobs: Mapping[str, Any]) -> Block:
     )
 
 
-def turned(c: Contraction, roles: Roles, operand: int) -> bool:
+def is_turned(c: Contraction, roles: Roles, operand: int) -> bool:
     """Whether an operand has the reduction as its inner dimension, so that its tile in shared
     memory, where threads read across the reduction, is transposed."""
     tiled = roles.row if operand == c.rows_of else roles.column
@@ -145,7 +145,7 @@ def shared_bytes(c: Contraction, roles: Roles, block: Block) -> Any:
     for operand in range(2):
         rows = operand == c.rows_of
         extent = block.rows if rows else block.columns
-        total = total + line(extent, spread=turned(c, roles, operand)) * block.depth
+        total = total + line(extent, spread=is_turned(c, roles, operand)) * block.depth
     return total * _ITEM
 
 
@@ -159,7 +159,7 @@ def lanes(c: Contraction, roles: Roles, operand: int, block: Block) -> Any:
     axis = _inner_axis(c, operand)
     if axis not in extents or c.axes[axis].symbolic:
         return block.depth * 0 + 1
-    size, extent = _fetched(c, block, operand), extents[axis]
+    size, extent = _count_fetched(c, block, operand), extents[axis]
     width: Any = block.depth * 0 + 1
     for wider in (2, LANES):
         fits = (c.axes[axis].extent % extent == 0) & (extent % wider == 0)
@@ -167,7 +167,7 @@ def lanes(c: Contraction, roles: Roles, operand: int, block: Block) -> Any:
     return width
 
 
-def _fetched(c: Contraction, block: Block, operand: int) -> Any:
+def _count_fetched(c: Contraction, block: Block, operand: int) -> Any:
     """Elements of an operand that a block fetches in a step."""
     return (block.rows if operand == c.rows_of else block.columns) * block.depth
 
@@ -175,7 +175,7 @@ def _fetched(c: Contraction, block: Block, operand: int) -> Any:
 def loads(c: Contraction, roles: Roles, block: Block) -> Any:
     """The number of loads of a thread in a step."""
     return sum(
-        _fetched(c, block, operand) / (block.threads * lanes(c, roles, operand, block))
+        _count_fetched(c, block, operand) / (block.threads * lanes(c, roles, operand, block))
         for operand in range(2)
     )
 
@@ -193,7 +193,7 @@ def register_limit(gpu: Gpu, threads: Any) -> Any:
     return np.minimum(gpu.thread_registers, most - most % _REGISTER_UNIT)
 
 
-def written_lanes(c: Contraction, roles: Roles, knobs: Mapping[str, int]) -> int:
+def store_lanes(c: Contraction, roles: Roles, knobs: Mapping[str, int]) -> int:
     """Elements of the result that a thread writes at once; see `lanes`."""
     column, whole = c.axes[roles.column], block_of(knobs).columns
     if column.symbolic or column.extent % whole or not c.epilogue_keeps_shape:
@@ -227,7 +227,7 @@ def feasible(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.ND
     good &= b.accumulators * b.depth <= _MOST_UNROLLED
     good &= loads(c, roles, b) <= _MOST_LOADS
     for operand in range(2):  # threads without a share would need another guard
-        good &= _fetched(c, b, operand) % np.maximum(b.threads, 1) == 0
+        good &= _count_fetched(c, b, operand) % np.maximum(b.threads, 1) == 0
     return np.asarray(good, dtype=np.bool_)
 
 
@@ -284,7 +284,7 @@ def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estima
     busy = np.maximum(np.maximum(issuing, reading), fetching)
     step = np.maximum(busy, _STEP_CYCLES / resident)
     stores = b.rows * b.columns * _ITEM / _FETCH_BYTES
-    streaming = _moved_bytes(c) / gpu.memory_bytes_per_cycle
+    streaming = _count_bytes(c) / gpu.memory_bytes_per_cycle
     cycles = waves * (steps * step + stores + _BLOCK_CYCLES / resident)
     cycles = np.maximum(cycles, streaming)
     wanted = np.maximum(rows * width * depth * 1.0, 1.0)
@@ -304,7 +304,7 @@ def _ceil(number: Any, tile: Any) -> Any:
     return -(-number // tile)
 
 
-def _moved_bytes(c: Contraction) -> Any:
+def _count_bytes(c: Contraction) -> Any:
     """Bytes of both operands and of the result."""
     extents = [np.asarray(axis.extent, dtype=np.float64) for axis in c.axes]
     indexed = [[axis.used[operand] for axis in c.axes] for operand in range(2)]
@@ -332,8 +332,8 @@ def _fetching(c: Contraction, roles: Roles, b: Block) -> Any:
     total: Any = 0.0
     for operand in range(2):
         extent = b.rows if operand == c.rows_of else b.columns
-        run = np.where(turned(c, roles, operand), b.depth, extent) * _ITEM
-        total = total + _fetched(c, b, operand) * _ITEM * np.maximum(1.0, _SECTOR_BYTES / run)
+        run = np.where(is_turned(c, roles, operand), b.depth, extent) * _ITEM
+        total = total + _count_fetched(c, b, operand) * _ITEM * np.maximum(1.0, _SECTOR_BYTES / run)
     return total / _FETCH_BYTES
 
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from spaces.templates.base import Knobs
-from spaces.templates.contraction.match import Stages, tidied
+from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import pad
 from spaces.templates.gpu import knob_model as k
@@ -30,7 +30,7 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidied(schedule)
+    stages = tidy_stages(schedule)
     block = k.block_of(knobs)
     stages = _pad(schedule, c, roles, block, stages)
     fetches = [_share(schedule, c, roles, stages, operand) for operand in range(2)]
@@ -44,10 +44,10 @@ def write_gpu_contraction(schedule: Any, c: Contraction, roles: Roles, knobs: Kn
     for operand, fetch in enumerate(fetches):
         width = int(k.lanes(c, roles, operand, block))
         _fetch(schedule, fetch, loops, block.threads, width)
-        if k.turned(c, roles, operand):
+        if k.is_turned(c, roles, operand):
             dims = len(c.operands[operand].shape)
             schedule.storage_align(fetch, 0, dims - 2, *k.SPREAD)
-    _write(schedule, last, loops, k.written_lanes(c, roles, knobs))
+    _write(schedule, last, loops, k.store_lanes(c, roles, knobs))
     _in_source(schedule, loops.step)
     for loop in loops.inner:
         schedule.unroll(loop)
@@ -87,7 +87,7 @@ def _share(schedule: Any, c: Contraction, roles: Roles, stages: Stages, operand:
         fetch = schedule.cache_read(stages.main, operand, "shared")
     else:
         schedule.set_scope(fetch, 0, "shared")
-    if k.turned(c, roles, operand):
+    if k.is_turned(c, roles, operand):
         tiled = c.axes[roles.row if operand == c.rows_of else roles.column].dims[operand]
         reduced = c.axes[roles.reduction].dims[operand]
         schedule.transform_layout(stages.main, ("read", operand), _last(reduced, tiled))

@@ -57,7 +57,7 @@ def choices_of(p: Products, cpu: Cpu) -> dict[str, tuple[int, ...]]:
 def tiling(p: Products, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not; the depth is that of the innermost sum."""
     group = GROUP * knobs[k.UNROLL]
-    return k.tiled(p.contraction, knobs, padded_depth=-(-p.depth // group) * group)
+    return k.compute_tiling(p.contraction, knobs, padded_depth=-(-p.depth // group) * group)
 
 
 def feasible(p: Products, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
-from spaces.templates.contraction.match import Stages, tidied
+from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
 from spaces.templates.int8.knob_model import tiling
@@ -30,9 +30,9 @@ def write_products(schedule: Any, p: Products, knobs: Knobs) -> None:
     Raises:
         Exception: whatever TVM throws where a primitive does not apply.
     """
-    stages = tidied(schedule)
+    stages = tidy_stages(schedule)
     stages = _pad(schedule, p, knobs, stages)
-    before, packed = _packed(schedule, p, knobs, stages)
+    before, packed = _pack_operands(schedule, p, knobs, stages)
     last = _own_tile(schedule, p.contraction, stages)
     loops = _tile(schedule, p, knobs, stages.main)
     schedule.reverse_compute_at(last, loops.tile)
@@ -93,7 +93,7 @@ def _pad(schedule: Any, p: Products, knobs: Knobs, stages: Stages) -> Stages:
     return pad(schedule, stages, padding, grown=grown)
 
 
-def _packed(
+def _pack_operands(
     schedule: Any, p: Products, knobs: Knobs, stages: Stages
 ) -> tuple[list[Any], list[Any]]:
     """For each operand the stage before it and the block that packs it at run time, or None."""

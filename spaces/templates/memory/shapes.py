@@ -69,7 +69,7 @@ class _Sizes:
 
     def of(self, dim: Any) -> int:
         """The number of a dimension."""
-        key = dim if is_symbolic(dim) else tvm_compat.known_int(dim)
+        key = dim if is_symbolic(dim) else tvm_compat.as_int(dim)
         if key not in self._numbers:
             self._numbers[key] = len(self._dims)
             self._dims.append(dim)

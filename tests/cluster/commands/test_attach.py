@@ -88,7 +88,7 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
     code, out, err = finished(environment, "stop", str(run))
     assert (code, err) == (0, "")
     assert int(re.findall(r"stopped after (\d+) trials", out)[0]) >= 8
-    left = (run / "tracking" / "best.jsonl").read_text().splitlines()
+    left = (run / "tracking" / "files" / "best.jsonl").read_text().splitlines()
     assert [record_from_json(line).measurement.status for line in left] == [Status.OK]
     until_s = time.monotonic() + _PATIENCE_S
     code = ENDED_BY_SIGNAL

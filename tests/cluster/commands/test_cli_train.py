@@ -218,9 +218,9 @@ def test_the_emulated_device_seeds_no_run_on_a_real_one(tmp_path: Path) -> None:
 
 
 def test_an_equal_program_is_another_task_on_the_emulated_device() -> None:
-    from spaces.targets.target import emulated_target, resolve_target, takes_the_same
+    from spaces.targets.target import emulate_target, resolve_target, takes_the_same
     from spaces.testing.programs import task
 
     real = resolve_target(REAL)
-    assert task(real).key != task(emulated_target(REAL)).key
-    assert not takes_the_same(real, emulated_target(REAL))
+    assert task(real).key != task(emulate_target(REAL)).key
+    assert not takes_the_same(real, emulate_target(REAL))

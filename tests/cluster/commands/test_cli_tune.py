@@ -100,7 +100,7 @@ def test_without_a_model_a_run_goes_on_with_its_own(
         return result(Path("runs/x"), "done")
 
     searching(fake)
-    monkeypatch.setattr("cluster.commands.tune.kept_model", kept.__getitem__)
+    monkeypatch.setattr("cluster.commands.tune.load_kept_model", kept.__getitem__)
     assert run(["tune", "--run", "runs/x", "--trials", "8"]) == 0
     assert (asked[0].model, asked[0].trials) == (ModelSpec("kept.onnx"), 8)
 

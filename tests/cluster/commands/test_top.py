@@ -15,11 +15,11 @@ import pytest
 
 from cluster.cli import run
 from cluster.commands.top import _END_S, _end
-from cluster.driver.run_glances import Looking, OneRun, RunsHere, named_runs, runs_at_work
+from cluster.driver.run_summaries import Looking, OneRun, RunsHere, find_runs, runs_at_work
 from tests.cluster.in_a_pty import tuner_in_a_pty
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report.glance import Glance
+from tuner.report.summary import RunSummary
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, RunFolder
 from tuner.runs.lock import RunLock
@@ -140,7 +140,7 @@ def test_damaged_rows_are_a_line_too(tmp_path: Path) -> None:
 
 def test_a_run_that_vanishes_becomes_a_line(tmp_path: Path) -> None:
     folder = a_run(tmp_path / "run")
-    (look,) = named_runs(RunLocation.of(folder))
+    (look,) = find_runs(RunLocation.of(folder))
     assert look(time.time())[0].readable
     shutil.rmtree(folder)
     (seen,) = look(time.time())
@@ -169,16 +169,16 @@ def test_without_arguments_all_that_work_here_and_lie_below(
     with RunLock(RunFolder(elsewhere).lock):
         assert elsewhere in runs_at_work()
         found = RunsHere(Path(), lambda: [elsewhere, here / "own"])(time.time())
-    names = {glance.name for glance in found}
+    names = {summary.name for summary in found}
     assert names == {str(elsewhere), "own", "runs/first", "runs/unlike/cpu"}
     assert elsewhere not in runs_at_work()
     assert names - {str(elsewhere)} <= set(shown())
 
 
 def test_who_looks_in_vain_says_so_and_looks_on() -> None:
-    looks = iter([ZeroDivisionError("a defect"), [Glance(name="x", state="at work")]])
+    looks = iter([ZeroDivisionError("a defect"), [RunSummary(name="x", state="at work")]])
 
-    def source(now_s: float) -> list[Glance]:
+    def source(now_s: float) -> list[RunSummary]:
         found = next(looks)
         if isinstance(found, Exception):
             raise found

@@ -14,8 +14,8 @@ import pytest
 from cluster.cli import cli, run
 from cluster.commands.completion import SHELLS
 from tuner.storage.facts import Tasks
+from tuner.storage.sqlite_file import task_names
 from tuner.storage.sqlite_store import SqliteStore
-from tuner.storage.task_names import task_names
 from tuner.task import Task
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -136,7 +136,7 @@ def test_a_compiler_that_is_missing_is_named_with_what_brings_it(
 ) -> None:
     from spaces.codegen.cuda import nvcc
 
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
     for name in ("PATH", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.setenv(name, "")

@@ -14,7 +14,7 @@ from cluster.console.terminal import (
     duration,
     latency,
     line,
-    listed,
+    list_names,
     picture,
     ratio,
     screen_for,
@@ -137,8 +137,8 @@ def test_sizes_are_told_exactly_and_for_people() -> None:
 
 
 def test_of_many_names_the_first_are_listed() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert list_names(["a", "b"]) == "a, b"
+    assert list_names([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 def test_a_log_gets_a_line_every_five_seconds_and_at_each_change() -> None:

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from cluster.console.top_table import in_order, top_picture
 from tuner.record import Status
-from tuner.report.glance import Glance, unreadable
+from tuner.report.summary import RunSummary, unreadable
 from tuner.view.task_view import TaskView
 
 NOW_S = 10_000.0
 FAILED = {Status.WRONG: 1, Status.BUILD_FAILED: 6}
 ROW = TaskView("k", "gemm", 2.0, 0.0, {Status.OK: 616, **FAILED}, 0.004, 0.00152)
-WORKING = Glance(
+WORKING = RunSummary(
     name="runs/a",
     state="at work",
     at_work=True,
@@ -37,13 +37,13 @@ ENDED = replace(
     since_improved_s=600.0,
     tasks=tuple(replace(task, statuses={Status.OK: 617}) for task in WORKING.tasks),
 )
-EMPTY = Glance(name="runs/c", state="not begun")
+EMPTY = RunSummary(name="runs/c", state="not begun")
 BROKEN = unreadable("runs/d", "there is no run folder runs/d")
 
 
-def shown(*glances: Glance, width: int = 130, rows: int | None = None) -> str:
+def shown(*summaries: RunSummary, width: int = 130, rows: int | None = None) -> str:
     console = Console(file=io.StringIO(), width=width, record=True)
-    console.print(top_picture(glances, width=width, rows=rows))
+    console.print(top_picture(summaries, width=width, rows=rows))
     return "\n".join(text.rstrip() for text in console.export_text().splitlines()) + "\n"
 
 
@@ -119,7 +119,7 @@ def test_there_are_never_more_lines_than_the_terminal_has() -> None:
 
 
 def test_runs_at_work_come_first_and_each_once() -> None:
-    names = [glance.name for glance in in_order([BROKEN, ENDED, EMPTY, WORKING, ENDED])]
+    names = [summary.name for summary in in_order([BROKEN, ENDED, EMPTY, WORKING, ENDED])]
     assert names == ["runs/a", ENDED.name, "runs/c", "runs/d"]
 
 

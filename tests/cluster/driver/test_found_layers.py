@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.api.keywords import tune_options
-from cluster.driver.layers import found_layers, refuse_pickled_layers
+from cluster.driver.layers import find_layers, refuse_pickled_layers
 from tuner.errors import UsageError
 from tuner.request.model_spec import ModelSpec
 from tuner.request.options import TuneOptions
@@ -56,7 +56,7 @@ def test_a_class_goes_along_as_its_file(package: Path) -> None:
     import their_allocators  # type: ignore[import-not-found]
 
     options = tune_options(MODEL, {"allocator": their_allocators.Mine})
-    assert found_layers(options).allocator == Source(
+    assert find_layers(options).allocator == Source(
         str(package / "their_allocators.py"), TEXT, "Mine"
     )
     refuse_pickled_layers(options)
@@ -70,7 +70,7 @@ def test_a_class_that_no_file_has_works_on_this_machine_only() -> None:
         options = tune_options(MODEL, {"allocator": type("Local", (module.Mine,), {})})
     finally:
         del sys.modules["nowhere"]
-    (allocator,) = [source for _, source in found_layers(options)]
+    (allocator,) = [source for _, source in find_layers(options)]
     assert allocator.pickled
     with pytest.raises(UsageError, match="allocator: on a cluster other machines"):
         refuse_pickled_layers(options)
@@ -80,10 +80,10 @@ def test_there_can_be_many_observers_and_one_strategy(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("OBSERVERS = STRATEGY = int\n")
     many = TuneOptions(MODEL, layers=(("observers", str(file)), ("observers", f"{file}:STRATEGY")))
-    assert len(found_layers(many).observers) == 2
+    assert len(find_layers(many).observers) == 2
     with pytest.raises(UsageError, match="there can be one search strategy only"):
-        found_layers(TuneOptions(MODEL, strategy=str(file), layers=(("strategy", str(file)),)))
+        find_layers(TuneOptions(MODEL, strategy=str(file), layers=(("strategy", str(file)),)))
 
 
 def test_ours_are_no_layers() -> None:
-    assert not found_layers(TuneOptions(MODEL, strategy="replay-function"))
+    assert not find_layers(TuneOptions(MODEL, strategy="replay-function"))

@@ -27,8 +27,8 @@ from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
+from spaces.targets.cores import thread_variables
 from spaces.targets.target import parse_target, resolve_target
-from spaces.targets.threads import thread_variables
 from tuner.candidate import Candidate, Draft
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.request.model_spec import ModelSpec

@@ -65,7 +65,7 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     from spaces.codegen import executable
     from spaces.deploy import bench, divisors
     from spaces.frontends import inputs, model_copy
-    from spaces.targets import config, target, threads
+    from spaces.targets import config, cores, target
 
     given: list[float] = []
 
@@ -84,15 +84,15 @@ def test_a_comparison_has_20_seconds_and_all_shapes_60_but_10_each(
     folder, manifest = SimpleNamespace(model_dir=tmp_path), SimpleNamespace(target="{}")
     monkeypatch.setattr(export, "read_run", lambda _: (folder, manifest))
     monkeypatch.setattr(export, "_open", lambda _: finished)
-    monkeypatch.setattr(export, "_benched", lambda *_: [()] * shapes)
+    monkeypatch.setattr(export, "_choose_shapes", lambda *_: [()] * shapes)
     monkeypatch.setattr(bench, "bench", measure)
     monkeypatch.setattr(executable, "compile_module", lambda *_: None)
     monkeypatch.setattr(executable, "compile_plainly", lambda *_: None)
-    monkeypatch.setattr(divisors, "divided_by", lambda _: frozenset())
+    monkeypatch.setattr(divisors, "find_divisors", lambda _: frozenset())
     monkeypatch.setattr(inputs, "make_inputs", lambda *_, **__: [])
     monkeypatch.setattr(model_copy, "load_input_values", lambda _: ())
     monkeypatch.setattr(target, "refuse_other_features", lambda _: None)
     monkeypatch.setattr(config, "target_cores", lambda _: 1)
-    monkeypatch.setattr(threads, "thread_variables", lambda _: {})
+    monkeypatch.setattr(cores, "thread_variables", lambda _: {})
     export.bench_here(tmp_path)
     assert given == [budget_s] * shapes

@@ -15,7 +15,7 @@ import pytest
 
 from cluster.driver.export import bench_here
 from cluster.driver.prepare import prepare
-from cluster.driver.run_target import begun_target, target_here
+from cluster.driver.run_target import read_begun_target, target_here
 from cluster.driver.warm_start import seeds_for
 from cluster.search.job import SearchJob
 from spaces.targets.config import canonical
@@ -81,7 +81,7 @@ def test_it_goes_on_where_its_target_is_written_out(tmp_path: Path) -> None:
 
 def test_its_tasks_are_those_that_were_measured(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", ZEN3)
-    prepared = job(asked(run, ZEN3), begun_target(RunLocation.of(run), "llvm"))
+    prepared = job(asked(run, ZEN3), read_begun_target(RunLocation.of(run), "llvm"))
     assert prepared.options.target == ZEN3
     assert [task.key for task in prepared.tasks] == [KEY]
 
@@ -107,10 +107,10 @@ def test_another_target_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_of_a_gpu_is_not_continued_on_a_cpu(tmp_path: Path) -> None:
     run = old_run(tmp_path / "run", '{"arch":"sm_90","kind":"cuda"}')
-    assert begun_target(RunLocation.of(run), "llvm") is None
+    assert read_begun_target(RunLocation.of(run), "llvm") is None
     assert (
-        begun_target(RunLocation.of(run), "auto")
-        == begun_target(RunLocation.of(run), "cuda")
+        read_begun_target(RunLocation.of(run), "auto")
+        == read_begun_target(RunLocation.of(run), "cuda")
         is not None
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.ray_workers.elastic import ElasticPools
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from cluster.scaling.scaling_policy import LEAST_BUILDERS, Cluster, Demand, Node, WorkerCounts
 
 DEVICES, CPUS = 3, 12

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes

@@ -170,7 +170,7 @@ def test_what_a_worker_keeps_on_a_machine_without_the_run_folder_goes_with_it(
 
     from actors.chunked_args import in_pieces
     from actors.ray_actors import WorkerPlace, actor_class
-    from tuner.files.folder_lock import try_lock
+    from tuner.files.locks import try_lock
 
     def started(run: str) -> Any:
         none, away = tmp_path / "none", tmp_path / "runs" / run

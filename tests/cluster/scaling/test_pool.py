@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.scaling.pool import Assign, GiveUp, KillWorker, Pool, StartWorker
-from cluster.scaling.pool_counts import PoolCounts
-from cluster.scaling.pool_policy import PoolPolicy
+from cluster.scaling.pool_policy import PoolCounts, PoolPolicy
 
 
 def pool(**policy: float) -> Pool[str]:

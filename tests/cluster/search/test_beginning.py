@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.scaling.pool_counts import PoolCounts
+from cluster.scaling.pool_policy import PoolCounts
 from cluster.search.beginning import Beginning
 
 THERE, MISSING = PoolCounts(1, 1, 0, 0), PoolCounts(0, 1, 0, 0)

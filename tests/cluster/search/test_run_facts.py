@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.search.job import SearchJob
-from cluster.search.run_facts import git_revision, run_tags, shown_name
+from cluster.search.run_facts import git_revision, name_run, run_tags
 from tests.needed import needed
 from tuner.layers import Layers
 from tuner.request.model_spec import ModelSpec
@@ -60,9 +60,9 @@ def test_a_strategy_of_the_users_is_named_with_its_version() -> None:
 
 
 def test_a_run_has_the_name_of_its_folder_and_of_the_run_whose_part_it_is() -> None:
-    assert shown_name(job()) == "mine"
+    assert name_run(job()) == "mine"
     part = job("runs/mine/cpu-znver4-8-threads", device="cpu znver4, 8 threads")
-    assert shown_name(part) == "mine/cpu-znver4-8-threads"
+    assert name_run(part) == "mine/cpu-znver4-8-threads"
 
 
 def test_the_revision_is_that_of_the_checkout_and_tells_of_changes(tmp_path: Path) -> None:

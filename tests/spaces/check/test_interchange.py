@@ -49,15 +49,15 @@ def columns() -> Any:
 def test_the_result_is_the_same_to_the_last_bit(program: Any) -> None:
     import tvm
 
-    from spaces.check.interchange import interchanged
+    from spaces.check.interchange import interchange
     from spaces.ir import tvm_compat
 
-    module = tvm_compat.normalized(program())
+    module = tvm_compat.normalize(program())
     rng = np.random.default_rng(0)
     shapes = [[int(d) for d in p.shape] for p in module["main"].params]
     inputs = [rng.standard_normal(shape).astype("float32") for shape in shapes]
     found = []
-    for version in (module, interchanged(module)):
+    for version in (module, interchange(module)):
         tensors = [tvm.runtime.tensor(a) for a in inputs]
         tvm.compile(version, target=tvm.target.Target({"kind": "llvm"}))["main"](*tensors)
         found.append(tensors[-1].numpy())
@@ -65,29 +65,29 @@ def test_the_result_is_the_same_to_the_last_bit(program: Any) -> None:
 
 
 def test_the_sum_of_a_product_is_outside_of_its_columns() -> None:
-    from spaces.check.interchange import interchanged
+    from spaces.check.interchange import interchange
     from spaces.ir import tvm_compat
 
-    text = interchanged(tvm_compat.normalized(product())).script()
+    text = interchange(tvm_compat.normalize(product())).script()
     assert "_init" in text
     assert "_update" in text
 
 
 @pytest.mark.parametrize("program", [product, convolution, softmax, columns])
 def test_all_loops_but_those_of_sums_are_spread_over_threads(program: Any) -> None:
-    from spaces.check.interchange import interchanged
+    from spaces.check.interchange import interchange
     from spaces.ir import tvm_compat
     from spaces.ir.schedules import new_schedule
 
-    module = tvm_compat.normalized(program())
+    module = tvm_compat.normalize(program())
     stages = tvm_compat.stage_blocks(new_schedule(module))
-    assert interchanged(module).script().count("T.parallel(") == len(stages)
+    assert interchange(module).script().count("T.parallel(") == len(stages)
 
 
 def test_a_program_that_writes_an_element_more_than_once_is_left_alone() -> None:
     from tvm.script import tirx as T
 
-    from spaces.check.interchange import interchanged
+    from spaces.check.interchange import interchange
     from spaces.ir import tvm_compat
 
     @T.prim_func(s_tir=True)
@@ -102,5 +102,5 @@ def test_a_program_that_writes_an_element_more_than_once_is_left_alone() -> None
                 vi, vj = T.axis.remap("SS", [i, j])
                 O[I[vi], vj] = X[vi, vj]
 
-    module = tvm_compat.normalized(scatter)
-    assert interchanged(module).script() == module.script()
+    module = tvm_compat.normalize(scatter)
+    assert interchange(module).script() == module.script()

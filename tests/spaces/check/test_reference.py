@@ -66,11 +66,11 @@ def test_references_that_need_positive_inputs_get_them() -> None:
 def test_references_are_computed_on_all_threads_and_with_what_the_cpu_has(matmul: Task) -> None:
     import tvm
 
-    from spaces.check.interchange import interchanged
+    from spaces.check.interchange import interchange
     from spaces.check.whole_program import compile_unscheduled
     from spaces.targets.host import this_host
 
-    library = compile_unscheduled(interchanged(tvm.ir.load_json(matmul.module)))
+    library = compile_unscheduled(interchange(tvm.ir.load_json(matmul.module)))
     code = library.mod.inspect_source("ll")
     assert "ParallelLaunch" in code
     assert f'"target-cpu"="{this_host().config()["mcpu"]}"' in code

@@ -22,9 +22,9 @@ from spaces.frontends.model import load_model
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
-from spaces.targets.cores import allowed_cores
+from spaces.targets.cores import count_allowed_cores
 from spaces.targets.target import resolve_target
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
 from tuner.candidate import Candidate
@@ -48,7 +48,7 @@ GEMM, MODEL = (
 )
 """What the tour tells users of a library to run, to the letter."""
 ALLOWED = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [0]
-TUNED = min(2, allowed_cores())
+TUNED = min(2, count_allowed_cores())
 """What the libraries are tuned for; less where this process has fewer CPUs."""
 
 DRIVER = '''
@@ -125,7 +125,7 @@ SCENARIOS = [
 
 
 def parallel_kernel(task: Task) -> Candidate:
-    (template, *_) = contraction_templates(task, matched(task))
+    (template, *_) = contraction_templates(task, match_contraction(task))
     first = {name: values[0] for name, values in template.choices.items()}
     knobs = {**first, "rows": 4, "row_block": 2, "lanes": 8, "parallel": 1}
     return write_down(KnobSpace(task, template), knobs).candidate

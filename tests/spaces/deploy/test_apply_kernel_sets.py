@@ -20,10 +20,10 @@ from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.targets.target import resolve_target
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
-from tuner.candidate import Candidate, CandidateKind, specialised_for
+from tuner.candidate import Candidate, CandidateKind, specialise_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.errors import TunerError
@@ -54,14 +54,14 @@ def with_copies(found: KernelSet, dim: str, *sizes: int) -> KernelSet:
     times = []
     for size in sizes:
         shape, number = ((dim, size),), pick(found.tree, {dim: size})
-        copy = specialised_for(found.kernels[number], shape)
+        copy = specialise_for(found.kernels[number], shape)
         times.append(ShapeTimes(shape, 1.0, number, 1e-6, 1e-6, True, copy=copy))
     return replace(found, shapes=tuple(times))
 
 
 def kernels(task: Task, **shared: int) -> list[Candidate]:
     """Three kernels, for small, middling and large shapes."""
-    (template, *_) = contraction_templates(task, matched(task))
+    (template, *_) = contraction_templates(task, match_contraction(task))
     space = KnobSpace(task, template)
     first = {name: values[0] for name, values in template.choices.items()}
     alike = {**first, "lanes": 8, "vectors": 1, "unroll": 4, "pack_columns": 1, **shared}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.deploy.dispatch import dispatched
+from spaces.deploy.dispatch import make_dispatcher
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
@@ -34,7 +34,7 @@ def built(tree: Tree, number: int, *, empty: bool = False, dtype: str = "int64")
 
     kernels = [writing(n, dtype=dtype) for n in range(number)]
     plain = writing(EMPTY, dtype=dtype) if empty else None
-    module = tvm.ir.IRModule(dispatched("program", kernels, tree, plain))
+    module = tvm.ir.IRModule(make_dispatcher("program", kernels, tree, plain))
     return tvm.compile(module, target=tvm.target.Target({"kind": "llvm"}))
 
 
@@ -92,7 +92,9 @@ def test_the_unscheduled_program_serves_nothing_else() -> None:
 
 
 def test_all_functions_are_named_after_the_program() -> None:
-    made = dispatched("p", [writing(0), writing(1)], Split("T", 5, Leaf(0), Leaf(1)), writing(9))
+    made = make_dispatcher(
+        "p", [writing(0), writing(1)], Split("T", 5, Leaf(0), Leaf(1)), writing(9)
+    )
     assert set(made) == {"p", "p_kernel0", "p_kernel1", "p_empty"}
     for name, function in made.items():
         assert tvm_compat.attribute(function, tvm_compat.GLOBAL_SYMBOL) == name
@@ -103,7 +105,7 @@ def test_all_functions_are_named_after_the_program() -> None:
 
 def test_a_dimension_that_the_program_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="the program has no dimension Q"):
-        dispatched("p", [writing(0), writing(1)], Split("Q", 5, Leaf(0), Leaf(1)))
+        make_dispatcher("p", [writing(0), writing(1)], Split("Q", 5, Leaf(0), Leaf(1)))
 
 
 def test_tvm_can_ask_a_dispatcher_whether_it_only_reshapes() -> None:
@@ -111,5 +113,5 @@ def test_tvm_can_ask_a_dispatcher_whether_it_only_reshapes() -> None:
     from tvm.relax.analysis import has_reshape_pattern
 
     tree: Tree = Split("T", 4, Leaf(0), Leaf(1))
-    made = dispatched("program", [writing(0), writing(1)], tree)
+    made = make_dispatcher("program", [writing(0), writing(1)], tree)
     assert not has_reshape_pattern(made["program"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.deploy.divisors import divided_by
+from spaces.deploy.divisors import find_divisors
 from spaces.frontends.inputs import InputSpec, make_inputs
 from spaces.frontends.module_source import read_module
 from spaces.lowering.lower import lower
@@ -38,7 +38,7 @@ def graph(operator: str, dtype: str) -> Any:
     ],
 )
 def test_inputs_of_a_graph(operator: str, dtype: str, expected: set[int]) -> None:
-    assert divided_by(graph(operator, dtype)) == expected
+    assert find_divisors(graph(operator, dtype)) == expected
 
 
 def test_inputs_of_programs_are_counted_over_all_of_them() -> None:
@@ -48,7 +48,7 @@ def test_inputs_of_programs_are_counted_over_all_of_them() -> None:
     a, b = (te.placeholder((4,), "int32", name) for name in "ab")
     plus = te.create_prim_func([a, b, te.compute((4,), lambda i: a[i] + b[i])])
     over = te.create_prim_func([a, b, te.compute((4,), lambda i: te.floordiv(a[i], b[i]))])
-    assert divided_by(lower(IRModule({"first": plus, "second": over}), LLVM)) == {4}
+    assert find_divisors(lower(IRModule({"first": plus, "second": over}), LLVM)) == {4}
 
 
 def test_they_are_drawn_without_zeros() -> None:

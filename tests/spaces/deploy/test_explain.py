@@ -10,7 +10,7 @@ import pytest
 from spaces.deploy.explain import explain
 from spaces.design_space.default_schedule import default_candidate
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
-from spaces.targets.target import emulated_target, resolve_target
+from spaces.targets.target import emulate_target, resolve_target
 from tests.contracts.programs import gemm_task, setting_of
 from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
@@ -77,7 +77,7 @@ def test_caches_hold_what_fits(task: Task) -> None:
 def test_of_the_emulated_device_is_said_what_is_said_of_a_gpu() -> None:
     """It is no CPU, though it is one's threads."""
     said = []
-    for resolve in (resolve_target, emulated_target):
+    for resolve in (resolve_target, emulate_target):
         task = gemm_task(resolve('{"kind":"cuda","arch":"sm_80"}'), 64)
         said.append(explain(task, default_candidate(task)))
     assert said[0] == said[1]

@@ -24,7 +24,7 @@ from tests.needed import needs_nvcc
 from tests.spaces.passes.cuda.test_typed_pointers import product as half_product
 from tests.spaces.passes.cuda.test_typed_pointers import scheduled
 from tests.spaces.templates.int8.test_int8_template import product_task
-from tuner.candidate import Candidate, CandidateKind, specialised_for
+from tuner.candidate import Candidate, CandidateKind, specialise_for
 from tuner.errors import TunerError
 from tuner.task import Instance, Task
 
@@ -234,7 +234,7 @@ def test_kernels_for_many_shapes_and_one_for_a_single_shape(tmp_path: Path) -> N
     shape = task.shapes[0][0]
     other = ((shape[0][0], 32),)
     timed = [Timed(shape, 0, 1e-3, None), Timed(other, 0, None, None), Timed(shape, 1, 1e-3, 1.0)]
-    copies = (kernel, specialised_for(kernel, shape))
+    copies = (kernel, specialise_for(kernel, shape))
     text = reproducer(task, copies, default_candidate(task), timed)
     found = ran(text, tmp_path)
     assert (found.code, found.told["wrong"]) == (0, []), found.err

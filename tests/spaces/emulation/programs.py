@@ -16,12 +16,12 @@ import numpy.typing as npt
 from spaces.design_space.trace_space import TraceSpace
 from spaces.emulation.buffers import call_zoned
 from spaces.emulation.compile import compile_kernels
-from spaces.emulation.host_code import hosted_pipeline
+from spaces.emulation.host_code import register_host_pipeline
 from spaces.emulation.library import architecture, drop_kernels, load_kernels
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
 from spaces.passes.pipeline import tir_pipeline
-from spaces.targets.target import emulated_target, parse_target
+from spaces.targets.target import emulate_target, parse_target
 from tests.contracts.programs import write_down
 from tests.spaces.emulation import hopper
 from tests.spaces.emulation.planted_faults import Program
@@ -32,7 +32,7 @@ from tuner.task import Task
 Array = npt.NDArray[Any]
 Edit = Callable[[str], str]
 
-EMULATED = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+EMULATED = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 DEADLINE_S = 20.0
 _SIZES = (328, 168, 328)
 """Of the product for Hopper: more than two and a half tiles, six steps of its four stages."""
@@ -105,7 +105,7 @@ def compiled(module: Any, target: Any, pipeline: str, **config: int) -> Any:
     import tvm
 
     with target, tvm.transform.PassContext(config=dict(config)):
-        return tvm.compile(module, target=target, tir_pipeline=hosted_pipeline(pipeline)).mod
+        return tvm.compile(module, target=target, tir_pipeline=register_host_pipeline(pipeline)).mod
 
 
 def _parts(library: Any, target: Any, arguments: tuple[Array, ...], expected: Array) -> Made:

@@ -13,11 +13,11 @@ from spaces.check.reference import reference
 from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.devices.emulated import ZonedChecker
 from spaces.ir.schedules import task_module
-from spaces.ir.symbolic import specialised
-from spaces.targets.target import emulated_target
+from spaces.ir.symbolic import specialise
+from spaces.targets.target import emulate_target
 from tuner.task import Instance, Task
 
-AMPERE = emulated_target('{"kind":"cuda","arch":"sm_80"}')
+AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 EACH = 5
 """Samples in which each value of a knob is, where there are enough of them."""
 Value = tuple[str, int]
@@ -83,5 +83,5 @@ def rare(values: Iterable[Value], known: Iterable[Value]) -> dict[Value, int]:
 @lru_cache(maxsize=4)
 def _cases(task: Task, instance: Instance) -> tuple[Case, ...]:
     """Inputs and right outputs of a task on one shape."""
-    module = specialised(task_module(task.module), dict(instance))
+    module = specialise(task_module(task.module), dict(instance))
     return reference(module, f"sample-{task.key}-{instance}").cases

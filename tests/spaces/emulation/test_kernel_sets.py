@@ -21,7 +21,7 @@ from spaces.templates.base import Knobs, draw, setting
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
 from tests.spaces.emulation.samples import AMPERE
-from tuner.candidate import Candidate, specialised_for
+from tuner.candidate import Candidate, specialise_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.request.model_spec import ModelSpec
@@ -58,7 +58,7 @@ def applied(source: str, dims: Any, copies: tuple[int, ...] = (), **arguments: i
     three, times = kernels(task), []
     for size in copies:
         shape, number = ((dim, size),), pick(tree, {dim: size})
-        copy = specialised_for(three[number], shape)
+        copy = specialise_for(three[number], shape)
         times.append(ShapeTimes(shape, 1.0, number, 1e-6, 1e-6, True, copy=copy))
     chosen = KernelSet(tuple(three), tree, (1.0,), 1.0, tuple(times), None, 0)
     return compile_module(apply_best({}, AMPERE, {task.key: (task, chosen)})(lowered), AMPERE)

@@ -17,7 +17,7 @@ from spaces.frontends.inputs import make_inputs
 from spaces.frontends.model import Model, load_model
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
-from spaces.lowering.extract_tasks import extract, left_as_they_are
+from spaces.lowering.extract_tasks import describe_untuned, extract
 from spaces.lowering.lower import lower
 from tests.needed import needed_package
 from tuner.candidate import Candidate, CandidateKind
@@ -120,7 +120,7 @@ def test_the_rest_is_tuned_and_the_library_is_right(tmp_path: Path) -> None:
     model = load_model(spec)
     lowered = lower(model.module, LLVM)
     tasks = extract(lowered, LLVM)
-    left = left_as_they_are(lowered)
+    left = describe_untuned(lowered)
     assert any("conv2d" in task.name for task in tasks)
     assert any("matmul" in task.name for task in tasks)
     assert left.startswith("2 functions are left as they are, since shapes in there follow from")
@@ -149,7 +149,7 @@ def test_symbolic_dimensions_are_tuned_beside_what_only_a_run_knows(tmp_path: Pa
     lowered = lower(model.module, LLVM)
     tasks = extract(lowered, LLVM, None, model.shapes)
     assert any(dict(task.shapes[0][0]) for task in tasks)
-    assert left_as_they_are(lowered, model.shapes).startswith("2 functions")
+    assert describe_untuned(lowered, model.shapes).startswith("2 functions")
 
 
 def test_boxes_that_a_suppression_leaves(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_boxes_that_a_suppression_leaves(tmp_path: Path) -> None:
     model = load_model(spec)
     lowered = lower(model.module, LLVM)
     assert "matmul" in [task.name for task in extract(lowered, LLVM)]
-    assert "rows_of_boxes" in left_as_they_are(lowered)
+    assert "rows_of_boxes" in describe_untuned(lowered)
     corners = np.sort(np.random.default_rng(1).random((1, 16, 2, 2)), axis=2).reshape(1, 16, 4)
     inputs = [make_inputs(model.inputs)[0], corners.astype("float32")]
     (got,) = run_once(compile_module(lowered, LLVM), inputs)
@@ -191,7 +191,7 @@ def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_run_says_it_among_its_warnings(tmp_path: Path) -> None:
     from cluster.driver.prepare import prepare
     from cluster.search.job import SearchState
-    from cluster.tune import _told, _told_once
+    from cluster.tune import _add_note, _drop_repeated
     from tuner.run_location import RunLocation
 
     spec = found_pixels(tmp_path / "net.onnx")
@@ -199,6 +199,6 @@ def test_a_run_says_it_among_its_warnings(tmp_path: Path) -> None:
     note = prepare(options, RunLocation.of(tmp_path / "run")).note
     assert note.startswith("2 functions are left as they are")
     state = SearchState(None, "trials", warnings=("another",))
-    assert _told(state, note).warnings == (note, "another")
-    assert _told(state, "") is state
-    assert _told_once({"a": note, "b": note, "c": ""}) == {"a": note, "c": ""}
+    assert _add_note(state, note).warnings == (note, "another")
+    assert _add_note(state, "") is state
+    assert _drop_repeated({"a": note, "b": note, "c": ""}) == {"a": note, "c": ""}

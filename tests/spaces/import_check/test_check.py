@@ -13,7 +13,7 @@ from spaces.frontends.model import Model, load_model
 from spaces.frontends.onnx import graph
 from spaces.import_check import sources
 from spaces.import_check.check import check_import
-from spaces.import_check.sources import CannotRun, left_open, onnx_source
+from spaces.import_check.sources import CannotRun, find_left_open, onnx_source
 from spaces.targets.target import resolve_target
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
 from tuner.request.model_spec import ModelSpec
@@ -46,7 +46,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Has an operator imported as another one."""
 
     def plant(operator: str, change: Any) -> None:
-        right = graph.converted
+        right = graph.convert_node
 
         def converted(node: Any, seen: Any, builder: Any) -> Any:
             if node.op_type != operator:
@@ -54,7 +54,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Any:
             data = seen.input(0).tensor(builder)
             return [builder.normalize(change(data))]
 
-        monkeypatch.setattr(graph, "converted", converted)
+        monkeypatch.setattr(graph, "convert_node", converted)
 
     return plant
 
@@ -170,7 +170,7 @@ def test_what_is_left_open_is_left_out() -> None:
         z = Neg (x)
     }
     """
-    found = left_open(parsed(text))
+    found = find_left_open(parsed(text))
     assert found.nodes == ("RandomNormalLike",)
     assert found.outputs == {0}
 
@@ -182,8 +182,8 @@ def test_what_may_come_in_any_order_is_left_out() -> None:
         v, i = TopK <sorted = 0> (x, k)
     }
     """
-    assert left_open(parsed(text)).outputs == {0, 1}
-    assert not left_open(parsed(text.replace("sorted = 0", "sorted = 1"))).outputs
+    assert find_left_open(parsed(text)).outputs == {0, 1}
+    assert not find_left_open(parsed(text.replace("sorted = 0", "sorted = 1"))).outputs
 
 
 def test_what_is_too_large_says_which_limit_it_was(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import is_symbolic, specialised, symbols, value_of, variables
+from spaces.ir.symbolic import is_symbolic, specialise, symbols, value_of, variables
 
 pytestmark = pytest.mark.tvm
 
@@ -54,7 +54,7 @@ def test_a_variable_is_known_by_its_own_name_where_tvm_prints_another() -> None:
     assert tvm_compat.param_shape(function.params[0]) is not None
     assert (tvm_compat.param_shape(function.params[0]) or [])[0] == "T"
     assert value_of(16 * t, {"T": 3}) == 48
-    assert symbols(specialised(tvm_compat.normalized(function), {"T": 3})["main"]) == {}
+    assert symbols(specialise(tvm_compat.normalize(function), {"T": 3})["main"]) == {}
 
 
 def test_a_dimension_is_symbolic_unless_it_is_a_number() -> None:
@@ -95,16 +95,16 @@ def test_a_dimension_of_32_bits_has_a_value_as_well() -> None:
 
     n = Var("n", "int32")
     assert value_of(2 * n, {"n": 21}) == 42
-    module = tvm_compat.normalized(adding(n, 4))
-    assert tvm_compat.param_shape(specialised(module, {"n": 6})["main"].params[0]) == [6, 4]
+    module = tvm_compat.normalize(adding(n, 4))
+    assert tvm_compat.param_shape(specialise(module, {"n": 6})["main"].params[0]) == [6, 4]
 
 
 def test_a_specialised_program_has_no_symbol_and_computes_the_same() -> None:
     import tvm
 
     n = var("n")
-    module = tvm_compat.normalized(adding(n, 3))
-    done = specialised(module, {"n": 5})
+    module = tvm_compat.normalize(adding(n, 3))
+    done = specialise(module, {"n": 5})
     assert symbols(done["main"]) == {}
     assert [tvm_compat.param_shape(p) for p in done["main"].params] == [[5, 3], [5, 3]]
     library = tvm.compile(done, target=tvm.target.Target({"kind": "llvm"}))
@@ -117,23 +117,23 @@ def test_a_specialised_program_has_no_symbol_and_computes_the_same() -> None:
 def test_a_specialised_program_says_how_many_operations_it_takes() -> None:
     from tvm.s_tir.analysis import estimate_tir_flops
 
-    module = tvm_compat.normalized(adding(var("n"), 3))
-    assert estimate_tir_flops(specialised(module, {"n": 7})) == 21
+    module = tvm_compat.normalize(adding(var("n"), 3))
+    assert estimate_tir_flops(specialise(module, {"n": 7})) == 21
 
 
 def test_a_program_without_symbols_is_specialised_as_it_is() -> None:
-    module = tvm_compat.normalized(adding(2, 3))
-    assert specialised(module, {}).same_as(module)
-    assert specialised(module, {"n": 3}).same_as(module)
+    module = tvm_compat.normalize(adding(2, 3))
+    assert specialise(module, {}).same_as(module)
+    assert specialise(module, {"n": 3}).same_as(module)
 
 
 def test_specialising_leaves_the_symbolic_program_as_it_was() -> None:
-    module = tvm_compat.normalized(adding(var("n"), 3))
-    specialised(module, {"n": 5})
+    module = tvm_compat.normalize(adding(var("n"), 3))
+    specialise(module, {"n": 5})
     assert list(symbols(module["main"])) == ["n"]
 
 
 def test_specialising_without_a_value_names_the_dimension() -> None:
-    module = tvm_compat.normalized(adding(var("n"), var("m")))
+    module = tvm_compat.normalize(adding(var("n"), var("m")))
     with pytest.raises(ValueError, match="dimension m has no value"):
-        specialised(module, {"n": 5})
+        specialise(module, {"n": 5})

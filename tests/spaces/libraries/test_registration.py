@@ -12,7 +12,7 @@ from spaces.codegen.artifact import build_artifact, load_artifact
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.schedules import InvalidCandidate
-from spaces.libraries.calls import called, calls_of, candidate_of
+from spaces.libraries.calls import calls_of, candidate_of, make_call
 from spaces.libraries.offers import offers
 from spaces.libraries.registration import register
 from spaces.lowering.extract_tasks import task_of
@@ -48,8 +48,8 @@ def test_a_python_function_gets_arrays_on_the_kernels_memory(dtype: str) -> None
             return {"test.add": add}
 
     register(Adds)
-    call = called(added(dtype), candidate_of("test.add", "library:Adds@1"))
-    kernel = load_artifact(build_artifact(tvm_compat.normalized(call), TARGET))["main"]
+    call = make_call(added(dtype), candidate_of("test.add", "library:Adds@1"))
+    kernel = load_artifact(build_artifact(tvm_compat.normalize(call), TARGET))["main"]
     x, y = tvm.runtime.empty((3, 5), dtype), tvm.runtime.empty((3, 5), dtype)
     x.copyfrom(np.arange(15).reshape(3, 5).astype(numpy_dtype(dtype)))
     kernel(x, y)
@@ -68,11 +68,11 @@ def test_an_offset_into_a_tensors_memory_counts() -> None:
 
     register(Copies)
     x = te.placeholder((4,), "float32", "x")
-    call = called(
+    call = make_call(
         te.create_prim_func([x, te.compute((4,), lambda i: x[i], "y")]),
         candidate_of("test.copy", "library:Copies@1"),
     )
-    kernel = load_artifact(build_artifact(tvm_compat.normalized(call), TARGET))["main"]
+    kernel = load_artifact(build_artifact(tvm_compat.normalize(call), TARGET))["main"]
     whole = tvm.runtime.tensor(np.arange(32, dtype=np.float32))
     part = whole._create_view((4,), "float32", relative_byte_offset=64)
     y = tvm.runtime.empty((4,), "float32")
@@ -82,12 +82,12 @@ def test_an_offset_into_a_tensors_memory_counts() -> None:
 
 def test_a_call_keeps_the_programs_parameters_and_says_what_it_calls() -> None:
     program = cumsum(4, 32).with_attr("mine", 7)
-    call = called(program, candidate_of("sums.cumsum", "library:Sums@0123"))
+    call = make_call(program, candidate_of("sums.cumsum", "library:Sums@0123"))
     assert calls_of(call) == ("sums.cumsum", "Sums")
     assert calls_of(program) is None
     assert tvm_compat.attribute(call, "mine") == 7
     assert [tvm_compat.param_shape(p) for p in call.params] == [[4, 32], [4, 32]]
-    other = called(program, candidate_of("sums.cumsum", "library:Sums@4567"))
+    other = make_call(program, candidate_of("sums.cumsum", "library:Sums@4567"))
     hashes = {tvm_compat.structural_hash_hex(each) for each in (call, other)}
     assert len(hashes) == 2, "another text of the library is another candidate"
 
@@ -97,10 +97,10 @@ def test_a_program_that_cannot_be_handed_over_is_no_call() -> None:
 
     zeros = te.create_prim_func([te.compute((4,), lambda i: te.const(0.0, "float32"), "y")])
     with pytest.raises(InvalidCandidate, match="only writes"):
-        called(zeros, candidate_of("test.zeros", "library:Zeros@1"))
+        make_call(zeros, candidate_of("test.zeros", "library:Zeros@1"))
     for dtype in ("bfloat16", "float8_e4m3fn"):
         with pytest.raises(InvalidCandidate, match=f"{dtype} cannot"):
-            called(added(dtype), candidate_of("test.add", "library:Adds@1"))
+            make_call(added(dtype), candidate_of("test.add", "library:Adds@1"))
 
 
 def test_a_library_offers_what_it_has_and_says_where_that_is_nothing() -> None:

@@ -10,10 +10,10 @@ import pytest
 from spaces.design_space.knob_space import KnobSpace
 from spaces.frontends.shape_var import ShapeVar
 from spaces.ir import tvm_compat
-from spaces.lowering.extract_tasks import shaped, task_of
+from spaces.lowering.extract_tasks import set_shapes, task_of
 from spaces.lowering.index_dtype import with_wide_indices
 from spaces.targets.target import resolve_target
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
 from tests.spaces.red_zones import feasible
@@ -78,8 +78,8 @@ def test_micro_kernels_suit_a_program_of_plain_numbers() -> None:
     from spaces.lowering.plain_shapes import with_plain_shapes
 
     function = with_plain_shapes(with_wide_indices(dense(ShapeVar("T"))))["main"]
-    task = shaped(task_of(function, CPU, name="dense"), joint([("T_x16", (16, 80))]))
-    templates = contraction_templates(task, matched(task))
+    task = set_shapes(task_of(function, CPU, name="dense"), joint([("T_x16", (16, 80))]))
+    templates = contraction_templates(task, match_contraction(task))
     assert templates
     for template in templates:
         (knobs,) = feasible(task, template, 1, seed=0)

@@ -11,7 +11,7 @@ import pytest
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from spaces.lowering.plain_shapes import with_plain_inputs, with_plain_shapes
-from tuner.dynamic.derived_names import base_of, derived
+from tuner.dynamic.derived_names import base_of, derive
 
 pytestmark = pytest.mark.tvm
 
@@ -99,20 +99,20 @@ def test_a_dimension_is_named_after_its_expression(dim: Callable[[Any], Any], na
 def test_what_no_steps_lead_to_gets_a_name_that_says_nothing(dim: Callable[[Any], Any]) -> None:
     (name, _) = shapes(plain(adding(dim(var("T")), 3)))[0]
     assert name == "dim"
-    assert derived(name, {"T": 3, "U": 2}) is None
+    assert derive(name, {"T": 3, "U": 2}) is None
 
 
 def test_the_value_of_a_dimension_follows_from_its_name() -> None:
-    assert derived("T_x16", {"T": 3}) == 48
-    assert derived("T_x16_p3", {"T": 3}) == 51
-    assert derived("T", {"T": 3}) == 3
-    assert derived("U_x16", {"T": 3}) is None
-    assert derived("T_x", {"T": 3}) is None
-    assert derived("batch_x_len_x4", {"batch_x_len": 2, "batch": 9}) == 8
-    assert derived("T_x16", {"T_x16": 5, "T": 3}) == 5, "its own value goes first"
-    assert [derived("H_x1_m1_d2_p1", {"H": h}) for h in (0, 1, 2, 7, 8)] == [0, 1, 1, 4, 4]
-    assert derived("T_x1_d0", {"T": 3}) is None
-    assert derived("T_x1_m5", {"T": 3}) == -2
+    assert derive("T_x16", {"T": 3}) == 48
+    assert derive("T_x16_p3", {"T": 3}) == 51
+    assert derive("T", {"T": 3}) == 3
+    assert derive("U_x16", {"T": 3}) is None
+    assert derive("T_x", {"T": 3}) is None
+    assert derive("batch_x_len_x4", {"batch_x_len": 2, "batch": 9}) == 8
+    assert derive("T_x16", {"T_x16": 5, "T": 3}) == 5, "its own value goes first"
+    assert [derive("H_x1_m1_d2_p1", {"H": h}) for h in (0, 1, 2, 7, 8)] == [0, 1, 1, 4, 4]
+    assert derive("T_x1_d0", {"T": 3}) is None
+    assert derive("T_x1_m5", {"T": 3}) == -2
 
 
 def test_a_name_says_which_dimension_it_follows() -> None:

@@ -12,7 +12,7 @@ import pytest
 from spaces.codegen.executable import compile_module, export_library, run_once
 from spaces.frontends.function_model import read_program
 from spaces.ir.schedules import new_schedule, task_module
-from spaces.lowering.extract_tasks import extract, left_as_they_are
+from spaces.lowering.extract_tasks import describe_untuned, extract
 from spaces.lowering.lower import lower
 from tuner.errors import TunerError, UsageError
 
@@ -192,8 +192,8 @@ def test_what_cannot_be_tuned_says_why(name: str, why: str) -> None:
     both = IRModule({"fine": programs()["bare"], name: function.with_attr("global_symbol", name)})
     module = lowered(both)
     assert [task.name for task in extract(module, LLVM)] == ["fine"]
-    assert why in left_as_they_are(module)
-    assert left_as_they_are(module).endswith(f": {name}")
+    assert why in describe_untuned(module)
+    assert describe_untuned(module).endswith(f": {name}")
 
 
 def test_programs_made_of_blocks_stay_as_they_are() -> None:

@@ -70,7 +70,7 @@ def conditions(statement: Any) -> int:
     found = []
 
     def look(realize: Any) -> None:
-        if tvm_compat.known_int(realize.predicate) != 1:
+        if tvm_compat.as_int(realize.predicate) != 1:
             found.append(realize)
 
     tvm_ffi.structural_walk(statement, (tvm.s_tir.SBlockRealize, look))
@@ -109,7 +109,7 @@ def local_shapes(function: Any) -> list[list[int | None]]:
 
     def look(block: Any) -> None:
         buffers = [buffer for buffer in block.alloc_buffers if buffer.scope() == "local"]
-        found.extend([tvm_compat.known_int(size) for size in buffer.shape] for buffer in buffers)
+        found.extend([tvm_compat.as_int(size) for size in buffer.shape] for buffer in buffers)
 
     tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, look))
     return found

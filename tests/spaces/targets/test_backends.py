@@ -16,8 +16,8 @@ import tuner
 from cluster.cli import run
 from spaces.targets.backends import BACKENDS, Backend, Devices, backend, backend_of, load
 from spaces.targets.target import (
-    asked_backend,
     device_of,
+    find_backend,
     fits_here,
     parse_target,
     resolve_target,
@@ -77,7 +77,7 @@ def test_a_row_s_devices_answer_all_that_is_asked_of_them(row: Backend) -> None:
 def test_a_row_is_found_by_its_kind_and_by_a_target_as_text_and_as_tvm_s(row: Backend) -> None:
     target = EXAMPLES[row.kind]
     assert backend(row.kind) is backend_of(target) is backend_of(parse_target(target)) is row
-    assert asked_backend(row.kind) is asked_backend(target) is row
+    assert find_backend(row.kind) is find_backend(target) is row
 
 
 @EACH
@@ -116,7 +116,7 @@ def test_a_task_has_templates_rules_and_a_pipeline(row: Backend) -> None:
 
 
 def test_a_tag_is_of_the_kind_of_its_vendor() -> None:
-    assert asked_backend("nvidia/nvidia-h100").kind == "cuda"
+    assert find_backend("nvidia/nvidia-h100").kind == "cuda"
 
 
 def test_targets_of_unlike_kinds_take_nothing_from_each_other() -> None:
@@ -127,7 +127,7 @@ def test_targets_of_unlike_kinds_take_nothing_from_each_other() -> None:
 
 DOORS: dict[str, Callable[[str], Any]] = {
     "resolve_target": resolve_target,
-    "asked_backend": asked_backend,
+    "asked_backend": find_backend,
     "parse_target": parse_target,
     "device_of": device_of,
     "tuner.lower": lambda text: tuner.lower(IRModule(), text),

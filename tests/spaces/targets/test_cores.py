@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spaces.targets.cores import allowed_cores, usable_cores
+from spaces.targets.cores import count_allowed_cores, usable_cores
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from spaces.targets.cores import allowed_cores, usable_cores
     ],
 )
 def test_cores_under_a_quota(file: str, text: str, cores: int | None, tmp_path: Path) -> None:
-    unlimited = allowed_cores(tmp_path)
+    unlimited = count_allowed_cores(tmp_path)
     (tmp_path / file).write_text(text)
-    assert allowed_cores(tmp_path) == (unlimited if cores is None else cores)
+    assert count_allowed_cores(tmp_path) == (unlimited if cores is None else cores)
 
 
 def test_cores_under_an_old_quota(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert allowed_cores(tmp_path) == 1
+    assert count_allowed_cores(tmp_path) == 1
 
 
 def test_a_quota_leaves_so_many_physical_cores_at_most(tmp_path: Path) -> None:

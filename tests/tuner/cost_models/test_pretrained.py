@@ -20,11 +20,11 @@ from tuner.cost_models.pretrained import (
     BaseModel,
     accuracy_on_others,
     base_model_from_json,
+    default_name,
     family,
     learn,
     read_base_model,
     refuse_misfit,
-    registered_name,
     settings_set,
     together,
     train,
@@ -35,7 +35,7 @@ from tuner.cost_models.xgb import XgbModel
 from tuner.errors import TunerError
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 
 ZEN = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
@@ -77,7 +77,7 @@ class TestFamily:
         assert family(marked) == "cuda-sm_90-cold-l2-fast-math"
 
     def test_gives_a_name_that_a_registry_takes(self) -> None:
-        name = registered_name(family('{"kind":"llvm","mcpu":"odd/na:me"}'))
+        name = default_name(family('{"kind":"llvm","mcpu":"odd/na:me"}'))
         assert not set(name) & set("/:")
 
 

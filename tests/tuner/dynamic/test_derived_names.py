@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.dynamic.derived_names import base_of, derived, said, text_of_name
+from tuner.dynamic.derived_names import base_of, derive, describe_value, text_of_name
 from tuner.dynamic.shapes import shape_text
 
 
@@ -24,12 +24,12 @@ def test_a_derived_dimension_is_told_as_it_was_written(
     name: str, text: str, at_17: int, told: str
 ) -> None:
     assert (base_of(name), text_of_name(name)) == ("T", text)
-    assert derived(name, {"T": 17}) == at_17
-    assert said(name, at_17) == told
+    assert derive(name, {"T": 17}) == at_17
+    assert describe_value(name, at_17) == told
 
 
 def test_a_value_that_none_gives_is_told_of_the_whole() -> None:
-    assert said("T_x16", 17) == "16 * T=17"
+    assert describe_value("T_x16", 17) == "16 * T=17"
 
 
 def test_a_shape_names_each_dimension_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick, renumbered, tree_text
+from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, grow, leaves, pick, renumber, tree_text
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -180,9 +180,9 @@ def test_leaves_from_left_to_right() -> None:
 
 
 def test_other_numbers_for_the_same_tree() -> None:
-    other = renumbered(TREE, {0: 5, 2: 1})
+    other = renumber(TREE, {0: 5, 2: 1})
     assert other == Split("M", 16, Leaf(1), Split("N", 8, Leaf(5), Leaf(1)))
-    assert renumbered(Leaf(3), {3: 0}) == Leaf(0)
+    assert renumber(Leaf(3), {3: 0}) == Leaf(0)
 
 
 def test_a_tree_is_written_as_people_read_it() -> None:

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.dynamic.shapes import NO_DOMAIN, Domain, joint, merged, read_weights, sampled, shape_text
+from tuner.dynamic.shapes import (
+    NO_DOMAIN,
+    Domain,
+    joint,
+    merge_shapes,
+    read_weights,
+    sample_shapes,
+    shape_text,
+)
 from tuner.errors import UsageError
 from tuner.task import Instance, Shapes
 
@@ -61,8 +69,8 @@ def test_a_domain_has_the_largest_value_of_each_dimension() -> None:
 
 
 def test_equal_shapes_are_merged_with_the_sum_of_their_weights() -> None:
-    assert merged(line(9, 5, 9)) == (((("T", 5),), 1.0), ((("T", 9),), 2.0))
-    assert merged(()) == ()
+    assert merge_shapes(line(9, 5, 9)) == (((("T", 5),), 1.0), ((("T", 9),), 2.0))
+    assert merge_shapes(()) == ()
 
 
 def test_a_shape_is_written_as_people_read_it() -> None:
@@ -155,34 +163,34 @@ def test_any_json_is_read_or_refused(value: object, names: list[str]) -> None:
 
 def test_few_shapes_are_kept_as_they_are() -> None:
     shapes = line(1, 2, 3)
-    assert sampled(shapes, 3) == shapes
-    assert sampled((), 3) == ()
+    assert sample_shapes(shapes, 3) == shapes
+    assert sample_shapes((), 3) == ()
 
 
 def test_two_of_a_range_are_its_ends_and_the_larger_stands_for_more() -> None:
     """Where size 28 is nearer to 100 than to 1."""
-    assert sampled(line(*range(1, 101)), 2) == (((("T", 1),), 28.0), ((("T", 100),), 72.0))
+    assert sample_shapes(line(*range(1, 101)), 2) == (((("T", 1),), 28.0), ((("T", 100),), 72.0))
 
 
 def test_one_of_many_is_the_largest() -> None:
-    assert sampled(line(*range(1, 9)), 1) == (((("T", 8),), 8.0),)
+    assert sample_shapes(line(*range(1, 9)), 1) == (((("T", 8),), 8.0),)
 
 
 def test_a_sample_of_a_range_has_no_large_gaps() -> None:
-    kept = [instance[0][1] for instance, _ in sampled(line(*range(1, 129)), 16)]
+    kept = [instance[0][1] for instance, _ in sample_shapes(line(*range(1, 129)), 16)]
     assert max(after - before for before, after in pairwise(kept)) <= 16
 
 
 def test_a_sample_of_a_range_has_small_sizes_closer_together() -> None:
     """What is best for 1 is not for 9, while 120 and 128 are much the same."""
-    kept = [instance[0][1] for instance, _ in sampled(line(*range(1, 129)), 16)]
+    kept = [instance[0][1] for instance, _ in sample_shapes(line(*range(1, 129)), 16)]
     assert max(after / before for before, after in pairwise(kept)) <= 3
     assert sum(size < 10 for size in kept) >= 3
 
 
 def test_a_sample_of_two_dimensions_has_all_corners() -> None:
     values = tuple(range(1, 33))
-    kept = {instance for instance, _ in sampled(joint((("M", values), ("N", values))), 16)}
+    kept = {instance for instance, _ in sample_shapes(joint((("M", values), ("N", values))), 16)}
     assert {(("M", m), ("N", n)) for m in (1, 32) for n in (1, 32)} <= kept
 
 
@@ -196,7 +204,7 @@ _shapes = st.dictionaries(
 
 @given(_shapes, st.integers(1, 20))
 def test_a_sample_stands_for_all_shapes(shapes: Shapes, most: int) -> None:
-    kept = sampled(shapes, most)
+    kept = sample_shapes(shapes, most)
     instances = [instance for instance, _ in shapes]
     places = [instances.index(instance) for instance, _ in kept]
     assert len(kept) == min(most, len(shapes))

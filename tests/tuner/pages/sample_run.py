@@ -15,7 +15,7 @@ from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore, begin_session
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
 from tuner.storage.history import Fit, History, Outlook
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
 

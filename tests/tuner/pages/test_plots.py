@@ -61,8 +61,8 @@ def test_its_title_and_what_it_is_about_are_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each image would be another without them."""
-    named = module._named
-    monkeypatch.setattr(module, "_named", lambda shown: without(named(shown), part))
+    named = module._name_charts
+    monkeypatch.setattr(module, "_name_charts", lambda shown: without(named(shown), part))
     for name, data in plots([run]):
         bare = Image.open(io.BytesIO(data)).convert("RGB")
         assert (

@@ -9,11 +9,11 @@ import pytest
 from cluster.cli import run as command
 from tests.tuner.pages.sample_run import BENCH, MANIFEST, START_S, fill
 from tuner.pages.write import keep_bench
-from tuner.report.model_curve import model_curve
 from tuner.run_location import RunLocation
 from tuner.runs.folder import open_run
 from tuner.runs.remote import open_store
 from tuner.storage.facts import Defaults
+from tuner.view.model_curve import model_curve
 
 
 def run_at(path: Path, seed: int = 0) -> str:

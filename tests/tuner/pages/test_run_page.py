@@ -22,8 +22,7 @@ from tuner.report.noise import Retiming
 from tuner.report.run_report import RunReport, run_report
 from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.view.task_view import TaskView
 
 CACHE = Path(__file__).parents[3] / ".pytest_cache" / "pages"

@@ -131,7 +131,7 @@ CROWDED = """
 import os, resource
 from tuner.process.child import Child
 from tuner.process.outcome import Returned
-from tuner.tracking.tracker_process import Leash
+from tuner.tracking.tracker_process import ParentWatch
 
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
@@ -142,12 +142,12 @@ with Child("child_work:Work") as child:
     large = b"x" * (1 << 20)
     assert child.call("echo", large, deadline_s=60.0) == Returned(large)
 stdin, parent = os.pipe()
-leash = Leash(os.getppid(), stdin)
-leash.wait(0.0)
-assert not leash.winding_up
+watch = ParentWatch(os.getppid(), stdin)
+watch.wait(0.0)
+assert not watch.winding_up
 os.write(parent, b"!")
-leash.wait(60.0)
-assert leash.winding_up
+watch.wait(60.0)
+assert watch.winding_up
 print(stdin)
 """
 

@@ -30,7 +30,7 @@ from tuner.session.limits import Limits
 from tuner.session.machines import Machines
 from tuner.session.session import Session
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 
 ROOT = Path(__file__).parents[3]

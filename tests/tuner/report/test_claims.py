@@ -8,10 +8,10 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.report.trust.claims import claims, misfiled
+from tuner.report.trust.claims import claims, count_misfiled
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Instance, Task
 
 DESK = Provenance("runner-1", "a desk", "tvm=1")
@@ -83,4 +83,4 @@ def test_kernels_for_many_shapes_are_claimed_on_shapes_that_they_serve(
 
 def test_records_that_are_filed_as_they_are_made_are_in_order() -> None:
     store = kept(Task("key", "gemm", "{}", "{}"), (DEFAULT, (), 0, 4.0), (FAST, (), 0, 1.0))
-    assert misfiled(store, "key") == 0
+    assert count_misfiled(store, "key") == 0

@@ -11,14 +11,13 @@ import pytest
 from cluster.cli import run as command
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Provenance, Record, Status, Trial
-from tuner.report.diff import changed, diff
+from tuner.report.diff import describe_changes, diff
 from tuner.run_location import RunLocation
 from tuner.runs.folder import Manifest, open_run
 from tuner.runs.remote import open_store
 from tuner.storage.base import RecordStore, begin_session
 from tuner.storage.facts import SessionEnded, Tasks
-from tuner.storage.memory import MemoryStore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.task import Task
 
 DESK = Provenance("runner-1", "a desk", "tvm 1")
@@ -119,7 +118,7 @@ def trace(*decisions: tuple[int, list[int]], length: int = 3) -> Candidate:
 def test_what_changed_in_a_schedule_is_said(
     was: Candidate, now: Candidate, said: list[str]
 ) -> None:
-    assert list(changed(was, now)) == said
+    assert list(describe_changes(was, now)) == said
 
 
 def test_the_command_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

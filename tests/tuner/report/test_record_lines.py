@@ -21,7 +21,7 @@ from tuner.record import (
     record_line,
 )
 from tuner.report.record_lines import export_records
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 
 
 def candidate(n: int) -> Candidate:

@@ -21,16 +21,16 @@ from tuner.pages.wording import conditions_note
 from tuner.record import Conditions, Measurement, Predicted, Provenance, Record, Status, Trial
 from tuner.report.conditions import ConditionsFold
 from tuner.report.failures import FailureFold
-from tuner.report.model_curve import model_curve
 from tuner.report.noise import RetimingFold
 from tuner.report.predictions import PredictionFold, spread
 from tuner.report.run_report import run_report
 from tuner.storage.base import SessionSpan, begin_session
 from tuner.storage.facts import SessionEnded
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
+from tuner.view.model_curve import model_curve
 
 
 class Takes(Protocol):

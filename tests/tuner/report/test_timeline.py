@@ -13,7 +13,7 @@ from tests.tuner.pages.sample_run import fill
 from tuner.errors import TunerError
 from tuner.report.timeline import export_timeline
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 
 TYPES = perfetto.TrackEvent
 

@@ -8,7 +8,7 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.report.trust.claims import Claim
-from tuner.report.trust.verify import Seen, Verdict, suspects, verified
+from tuner.report.trust.verify import Seen, Verdict, judge, suspects
 from tuner.task import Task
 
 CANDIDATE = Candidate(CandidateKind.TRACE, "[1]", "mine")
@@ -39,11 +39,11 @@ def seen(*turns_s: float, default_s: float | None = 4.0) -> Seen:
 
 
 def verdicts(claims: list[Claim], looked: list[Seen], **unsure: tuple[str, ...]) -> list[Verdict]:
-    return [winner.verdict for winner in verified(claims, looked, **unsure).winners]
+    return [winner.verdict for winner in judge(claims, looked, **unsure).winners]
 
 
 def test_what_is_as_it_was_is_well() -> None:
-    found = verified([claim(), claim()], [seen(1.02, 0.98, 1.0), seen(1.05)])
+    found = judge([claim(), claim()], [seen(1.02, 0.98, 1.0), seen(1.05)])
     assert found.ok
     assert [winner.verdict for winner in found.winners] == [SAME, SAME]
     assert [winner.why for winner in found.winners] == [(), ()]
@@ -55,7 +55,7 @@ def test_a_time_that_was_changed_is_found_among_any_number_of_kernels(
     others: int, recorded_s: float, word: str
 ) -> None:
     claims = [claim(recorded_s), *[claim()] * others]
-    found = verified(claims, [seen(1.0)] * len(claims))
+    found = judge(claims, [seen(1.0)] * len(claims))
     assert not found.ok
     assert [w.verdict for w in found.winners] == [DIFFERS] + [SAME] * others
     assert found.winners[0].why[0].startswith(word)
@@ -68,7 +68,7 @@ def test_a_machine_that_is_slower_for_all_kernels_is_no_difference_of_any(
     others: int, pace: float
 ) -> None:
     claims = [claim()] * (1 + others)
-    found = verified(claims, [seen(pace, default_s=4 * pace)] * len(claims))
+    found = judge(claims, [seen(pace, default_s=4 * pace)] * len(claims))
     assert found.ok
     assert {w.verdict for w in found.winners} == {SAME}
     assert found.machine == pytest.approx(pace)
@@ -79,7 +79,7 @@ def test_a_changed_time_is_found_on_a_machine_that_is_slower(default_s: float | 
     claims = [claim(0.5, default_s), *[claim(1.0, default_s)] * 8]
     pace = 1.3
     again = seen(pace, default_s=default_s and default_s * pace)
-    found = verified(claims, [again] * 9)
+    found = judge(claims, [again] * 9)
     assert [w.verdict for w in found.winners] == [DIFFERS] + [SAME] * 8
     assert found.winners[0].why == (
         "slower: 2.60x of its record's time, all others 1.30x; noise reaches 1.10x",
@@ -88,13 +88,13 @@ def test_a_changed_time_is_found_on_a_machine_that_is_slower(default_s: float | 
 
 def test_times_that_were_all_halved_are_found_as_what_one_factor_explains() -> None:
     claims = [claim(0.5, 2.0)] * 5
-    found = verified(claims, [seen(1.0, default_s=4.0)] * 5)
+    found = judge(claims, [seen(1.0, default_s=4.0)] * 5)
     assert {w.verdict for w in found.winners} == {SAME}
     assert (found.machine, found.other_machine, found.ok) == (2.0, True, False)
 
 
 def test_a_default_schedule_that_was_made_slower_is_found() -> None:
-    found = verified([claim(1.0, 8.0), claim()], [seen(1.0)] * 2)
+    found = judge([claim(1.0, 8.0), claim()], [seen(1.0)] * 2)
     assert [w.verdict for w in found.winners] == [DIFFERS, SAME]
     assert found.winners[0].why[0].startswith("its default schedule is faster: 0.50x")
 
@@ -114,11 +114,11 @@ def test_on_a_machine_that_is_too_noisy_little_is_found_and_nothing_is_said_to_b
     None
 ):
     restless = (1.0, 1.7, 0.7)
-    found = verified([claim(), claim(0.1), claim()], [seen(*restless)] * 3)
+    found = judge([claim(), claim(0.1), claim()], [seen(*restless)] * 3)
     assert found.noisy is not None
     assert found.noisy > 2
     assert [w.verdict for w in found.winners] == [RIGHT, DIFFERS, RIGHT]
-    assert verified([claim()], [seen(*STEADY)]).noisy is None
+    assert judge([claim()], [seen(*STEADY)]).noisy is None
 
 
 def test_a_winner_that_only_the_search_timed_may_have_been_lucky() -> None:
@@ -130,15 +130,15 @@ def test_a_winner_that_only_the_search_timed_may_have_been_lucky() -> None:
 def test_where_times_are_not_judged_programs_and_outputs_are() -> None:
     claims = [claim(0.5), claim(), claim()]
     looked = [seen(1.0), Seen(("its output is wrong",)), Seen(unchecked="no such device")]
-    found = verified(claims, looked, unsure=("measured elsewhere",))
+    found = judge(claims, looked, unsure=("measured elsewhere",))
     assert [w.verdict for w in found.winners] == [RIGHT, DIFFERS, Verdict.UNCHECKED]
     assert [w.ratio for w in found.winners] == [2.0, None, None]
     assert not found.ok
-    assert verified(claims[:1], looked[:1], unsure=("measured elsewhere",)).ok
+    assert judge(claims[:1], looked[:1], unsure=("measured elsewhere",)).ok
 
 
 def test_what_could_not_be_looked_at_is_not_well() -> None:
-    found = verified([claim()], [Seen(unchecked="it calls dgemm of MKL")])
+    found = judge([claim()], [Seen(unchecked="it calls dgemm of MKL")])
     assert not found.ok
     assert found.winners[0].why == ("it calls dgemm of MKL",)
     assert found.machine is None

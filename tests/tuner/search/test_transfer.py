@@ -13,7 +13,7 @@ from tuner.search.base import Search
 from tuner.search.evolution import Evolution
 from tuner.search.transfer import Seeds, gather, signature, similarity
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 
 LLVM, CUDA = '{"kind":"llvm"}', '{"kind":"cuda"}'

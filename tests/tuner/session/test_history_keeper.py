@@ -9,7 +9,7 @@ from tuner.replay.replay import VirtualClock
 from tuner.session.history_keeper import HistoryKeeper
 from tuner.storage.facts import Fact
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.utilisation import RUNNER, Utilisation
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot

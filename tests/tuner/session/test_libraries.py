@@ -13,7 +13,7 @@ from tuner.replay.recorded import Recorded
 from tuner.search.base import Search
 from tuner.search.random_search import RandomSearch
 from tuner.search.transfer import gather
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.view.winners import choose_best
 

@@ -44,7 +44,7 @@ from tuner.session.machines import Machines
 from tuner.session.session import Session
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot

@@ -16,10 +16,10 @@ from tuner.replay import recording
 from tuner.search.registry import search_maker
 from tuner.session.observer import Silent
 from tuner.source import Source
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
-from tuner.user_code.guarded import guarded
+from tuner.user_code.guarded import guard
 from tuner.user_code.load import load
 from tuner.view.task_view import TaskView
 
@@ -27,7 +27,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "own_strategy.py"
 
 
 def strategy_of(source: Source) -> Callable[[Task, int], Any]:
-    return lambda task, seed: guarded(lambda: load(source)(task, seed), source, "search strategy")
+    return lambda task, seed: guard(lambda: load(source)(task, seed), source, "search strategy")
 
 
 def example() -> Source:
@@ -95,7 +95,7 @@ class Fails:
 def test_an_observer_that_raises_ends_the_run_and_nothing_is_lost() -> None:
     source = Source("theirs.py", FAILING, "Fails")
     store = MemoryStore()
-    theirs = guarded(load(source), source, "observer")
+    theirs = guard(load(source), source, "observer")
     ours = Told()
     session = make_session(recorded_space(["a"], 100), store, trials=40, observers=[ours, theirs])
     with pytest.raises(LayerFailed, match=r"theirs\.py:6: OSError: its server is gone \(observer"):
@@ -135,7 +135,7 @@ def test_a_strategy_that_hangs_ends_the_run_at_its_deadline() -> None:
         recorded_space(["a"], 100),
         store,
         trials=40,
-        make_search=lambda task, seed: guarded(
+        make_search=lambda task, seed: guard(
             lambda: load(source)(task, seed), source, "search strategy", deadline_s=0.5
         ),
     )

@@ -12,11 +12,11 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.report.record_lines import export_records
 from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.task import Task
-from tuner.tracking.stored_records import RecordFiles
+from tuner.tracking.entries import TrackingPaths
+from tuner.tracking.reader import RunReader
 
 TASK = Task("t", "matmul", "{}", "{}")
 
@@ -52,15 +52,11 @@ def test_what_the_tracker_kept_comes_back(tmp_path: Path) -> None:
     lost = a_store(*(record(n) for n in range(450)))
     with closing(SqliteStore(tmp_path / "records.sqlite")) as store:
         store.append_many([(r, None) for r in lost.scan()])
-    files = RecordFiles(tmp_path / "records.sqlite", tmp_path)
-    files.over = True
-    assert [item.end for start in (0, 200, 400) for item in files.after(start, 1)] == [
-        200,
-        400,
-        450,
-    ]
+    reader = RunReader(TrackingPaths(tmp_path))
+    reader.over = True
+    assert [reader.write_file(done) for done in (0, 200, 400, 450)] == [200, 400, 450, 450]
     found = a_store(record(2))
-    assert restore([tmp_path / "records"], found) == Restored(449, 1, 0)
+    assert restore([TrackingPaths(tmp_path).files / "records"], found) == Restored(449, 1, 0)
     assert sorted(lines(found)) == sorted(lines(lost))
 
 

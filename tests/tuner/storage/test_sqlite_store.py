@@ -23,7 +23,7 @@ from tuner.record import (
     Trial,
 )
 from tuner.storage.base import begin_session, elapsed_s
-from tuner.storage.facts import Defaults, SessionAlive, Tasks
+from tuner.storage.facts import Defaults, SessionAlive, Tasks, TrackingEntries
 from tuner.storage.sqlite_schema import VERSION
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
@@ -63,6 +63,18 @@ def test_records_have_numbers_in_the_order_they_were_appended(tmp_path: Path) ->
         assert reader.last() == 3
         assert reader.after(0, 9) == [(1, record(3)), (2, record(1)), (3, record(2))]
         assert reader.after(1, 1) == [(2, record(1))]
+
+
+def test_tracking_entries_have_numbers_and_a_place_among_the_records(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with closing(SqliteStore(path)) as store:
+        store.put(TrackingEntries(["before"]))
+        store.append_many([(record(1), None), (record(2), None)])
+        store.put(TrackingEntries(["after", "then"]))
+    with closing(SqliteStore(path, read_only=True)) as reader:
+        assert reader.last_entry() == 3
+        assert reader.entries_after(0, 9) == [(1, 0, "before"), (2, 2, "after"), (3, 2, "then")]
+        assert reader.entries_after(1, 1) == [(2, 2, "after")]
 
 
 APPEND_FOR_EVER = """

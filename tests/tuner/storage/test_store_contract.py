@@ -18,12 +18,19 @@ from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
 from tuner.storage.base import RecordStore, begin_session, elapsed_s
-from tuner.storage.facts import Defaults, Fact, SessionAlive, SessionEnded, Sizes, Tasks
+from tuner.storage.facts import (
+    Defaults,
+    Fact,
+    SessionAlive,
+    SessionEnded,
+    Sizes,
+    Tasks,
+    TrackingEntries,
+)
 from tuner.storage.history import Fit, History
-from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.storage.tallies import (
     SpaceTally,
     count_by_space,
@@ -238,6 +245,16 @@ class TestHistory:
         told = store.get(History)
         assert told.spans == (replace(busy, ended_s=12.0),)
         assert [f.accuracy for f in told.fits] == [0.75, None]
+
+
+class TestTrackingEntries:
+    def test_come_back_in_order_and_once(self, store: RecordStore) -> None:
+        assert list(store.get(TrackingEntries).texts) == []
+        store.put(TrackingEntries(["b", "a"]))
+        store.append_many([(timed(1, 1.0), None)])
+        store.put(TrackingEntries(["a", "c"]))
+        store.flush()
+        assert list(store.get(TrackingEntries).texts) == ["b", "a", "c"]
 
 
 class TestFeatures:

@@ -13,8 +13,7 @@ import pytest
 from tuner.effort import Timing
 from tuner.session.allocator import priorities
 from tuner.session.observer import Silent
-from tuner.storage.memory import MemoryStore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.testing import (
     AllocatorContract,
     BuilderContract,

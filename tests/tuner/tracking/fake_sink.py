@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
-from tuner.tracking.cursor import load_progress
+from tuner.storage.base import begin_session
+from tuner.storage.facts import Tasks, TrackingEntries
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.task import Task
 from tuner.tracking.drain import RunDrain
+from tuner.tracking.entries import Entry, Kept, Start, TaskEntry, TrackingPaths, decode, encode
+from tuner.tracking.progress import load_progress
 from tuner.tracking.sink import Gone, Refused, Unavailable
-from tuner.tracking.spool import Entry, Start, TaskEntry, TrackingPaths
+
+TASKS = (
+    Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6),
+    Task("bb", "dense", "{}", "llvm"),
+)
 
 
 class FakeSink:
@@ -17,7 +27,7 @@ class FakeSink:
     def __init__(self, moods: Sequence[str] = ()) -> None:
         self.moods = list(moods)
         self.taken: list[Entry] = []
-        self.files: list[Entry] = []
+        self.files: list[str] = []
         self.bad: Entry | None = None
         self.known: set[str] = set()
         self.forgotten = 0
@@ -36,8 +46,9 @@ class FakeSink:
         if mood == "silent":  # took it, but the answer got lost
             raise Unavailable("no answer")
 
-    def upload(self, said: Sequence[Entry]) -> None:
-        self.files.extend(said)
+    def upload(self, name: str, path: Path) -> None:
+        assert path.is_file()
+        self.files.append(name)
 
     def knows(self, task: str) -> bool:
         return task in self.known
@@ -63,15 +74,40 @@ class Clock:
         return self.now
 
 
-def start_drain(run_dir: Path, sink: FakeSink, clock: Clock) -> RunDrain:
+def open_store(run_dir: Path, tasks: Sequence[Task] = TASKS) -> SqliteStore:
+    """The store of a session that is at work on a run."""
+    run_dir.mkdir(exist_ok=True)
+    store = SqliteStore(TrackingPaths(run_dir).store)
+    store.put(Tasks(tasks))
+    if not store.sessions():
+        begin_session(store, 1000.0)
+    return store
+
+
+def say(run_dir: Path, entries: Sequence[Kept], tasks: Sequence[Task] = TASKS) -> None:
+    """Put entries into the store of a run."""
+    with closing(open_store(run_dir, tasks)) as store:
+        store.put(TrackingEntries(list(map(encode, entries))))
+
+
+def entries_of(run_dir: Path) -> list[Kept]:
+    """The entries that are in the store of a run."""
+    with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
+        return list(map(decode, store.get(TrackingEntries).texts))
+
+
+def start_drain(run_dir: Path, sink: FakeSink, clock: Clock, *, over: bool = False) -> RunDrain:
+    """A tracker that begins, of a session that is over or not."""
     paths = TrackingPaths(run_dir)
-    return RunDrain(paths, sink, load_progress(paths, "here"), clock=clock)
+    drain = RunDrain(paths, sink, load_progress(paths, "here"), clock=clock)
+    if over:
+        drain.wind_up()
+    return drain
 
 
 def push_all(run_dir: Path, sink: FakeSink) -> RunDrain:
     clock = Clock()
-    drain = start_drain(run_dir, sink, clock)
-    drain.wind_up()
+    drain = start_drain(run_dir, sink, clock, over=True)
     for _ in range(1000):
         if not drain.step():
             if drain.drained():

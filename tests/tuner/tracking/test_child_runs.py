@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, start_drain
+from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, say, start_drain
 from tests.tuner.tracking.tracked_runs import many_tasks
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
@@ -17,18 +17,8 @@ from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN, TRIED
 from tuner.tracking.drain import RunDrain
-from tuner.tracking.spool import (
-    End,
-    Entry,
-    LineFile,
-    Metrics,
-    Start,
-    TaskEntry,
-    TrackingPaths,
-    encode,
-)
+from tuner.tracking.entries import End, Metrics, Start, TrackingPaths
 
-START = Start("u1", "demo", {}, {}, 1000.0)
 END = End("FINISHED", 9000.0)
 NETWORK = many_tasks(50)
 
@@ -66,14 +56,8 @@ def push_what_can_be(drain: RunDrain) -> None:
         pass
 
 
-def say(run_dir: Path, entries: Sequence[Entry]) -> None:
-    file = LineFile(TrackingPaths(run_dir).spool)
-    assert file.append(b"".join(encode(e) for e in entries))
-    file.close()
-
-
-def announce(run_dir: Path, tasks: Sequence[Task] = NETWORK) -> None:
-    say(run_dir, [START, *(TaskEntry(task.key, task.name, {}) for task in tasks)])
+def announce(run_dir: Path, tasks: Sequence[Task] = NETWORK, time_s: float = 1000.0) -> None:
+    say(run_dir, [Start("u1", "demo", {}, {}, time_s)], tasks)
 
 
 def children(sink: FakeSink) -> set[str]:
@@ -94,7 +78,7 @@ def test_a_few_tasks_all_have_a_run_before_anything_was_measured(tmp_path: Path)
     few = NETWORK[:MOST_CHILDREN]
     announce(tmp_path, few)
     sink = FakeSink()
-    start_drain(tmp_path, sink, Clock()).step()
+    start_drain(tmp_path, sink, Clock(), over=True).step()
     assert children(sink) == {task.key for task in few}
 
 
@@ -110,7 +94,7 @@ def test_of_many_those_that_take_most_of_the_models_time(tmp_path: Path) -> None
 def test_their_curves_are_whole_and_the_model_has_all_tasks_in_it(tmp_path: Path) -> None:
     announce(tmp_path)
     keep(tmp_path, [record(task, n) for n in range(3) for task in NETWORK])
-    say(tmp_path, [END])
+    say(tmp_path, [END], NETWORK)
     sink = FakeSink()
     push_all(tmp_path, sink)
     for task in NETWORK:
@@ -173,14 +157,14 @@ def test_a_session_that_ends_early_shows_what_it_has_and_the_next_one_adds_the_r
 ) -> None:
     announce(tmp_path)
     keep(tmp_path, [record(task) for task in NETWORK[:5]])
-    say(tmp_path, [END])
+    say(tmp_path, [END], NETWORK)
     sink = FakeSink()
     push_all(tmp_path, sink)
     first = {task.key for task in NETWORK[:5]}
     assert children(sink) == first
-    announce(tmp_path)
+    announce(tmp_path, time_s=9100.0)
     keep(tmp_path, [record(task, 1) for task in NETWORK])
-    say(tmp_path, [END])
+    say(tmp_path, [End("FINISHED", 9900.0)], NETWORK)
     push_all(tmp_path, sink)
     assert children(sink) == first | heaviest(MOST_CHILDREN - 5)
     for key in children(sink):
@@ -191,7 +175,7 @@ def test_a_session_that_ends_early_shows_what_it_has_and_the_next_one_adds_the_r
 def test_the_last_values_of_a_task_without_a_run_are_left_to_the_table(tmp_path: Path) -> None:
     announce(tmp_path)
     keep(tmp_path, [record(task) for task in NETWORK])
-    say(tmp_path, [Metrics(task.key, 0, {"task/gain": 1.0}, 2000.0) for task in NETWORK])
+    say(tmp_path, [Metrics(task.key, 0, {"task/gain": 1.0}, 2000.0) for task in NETWORK], NETWORK)
     sink = FakeSink()
     progress = push_all(tmp_path, sink).progress
     told = {e.task for e in sink.taken if isinstance(e, Metrics) and "task/gain" in e.values}
@@ -199,7 +183,7 @@ def test_the_last_values_of_a_task_without_a_run_are_left_to_the_table(tmp_path:
     assert progress.dropped == 0
 
 
-def test_a_run_that_an_older_version_tracked_keeps_the_runs_of_all_its_tasks(
+def test_a_run_keeps_the_runs_that_its_tasks_have(
     tmp_path: Path,
 ) -> None:
     announce(tmp_path)
@@ -218,7 +202,7 @@ def test_a_tracker_that_dies_when_it_has_chosen_leaves_no_gap(tmp_path: Path) ->
         announce(run_dir)
         keep(run_dir, [record(task, n) for n in range(2) for task in NETWORK])
         sink, clock = FakeSink(["good", "silent", "good"]), Clock()
-        drain = start_drain(run_dir, sink, clock)
+        drain = start_drain(run_dir, sink, clock, over=True)
         for _ in range(life):
             drain.step()
             clock.now += 60.0

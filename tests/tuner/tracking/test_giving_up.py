@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tests.tuner.tracking.fake_sink import Clock, FakeSink, start_drain
+from tests.tuner.tracking.fake_sink import Clock, FakeSink, say, start_drain
+from tuner.tracking.entries import End, Start, TrackingPaths
 from tuner.tracking.sink import Unavailable
-from tuner.tracking.spool import Artifact, End, Entry, Start, TrackingPaths, encode
 from tuner.tracking.system_metrics import SystemSamples
-from tuner.tracking.tracker_process import Leash, follow
+from tuner.tracking.tracker_process import ParentWatch, follow
 
 
 class Over:
@@ -35,20 +34,19 @@ class NoSamples:
 class NoFiles(FakeSink):
     """A server without its store of files."""
 
-    def upload(self, said: Sequence[Entry]) -> None:
+    def upload(self, name: str, path: Path) -> None:
         raise Unavailable("no credentials")
 
 
 def gave_up(run_dir: Path, sink: FakeSink, *, patient: bool) -> bool:
     """Whether the tracker of a run that ended with a file gave up."""
     paths, clock = TrackingPaths(run_dir), Clock()
-    (paths.folder).mkdir()
-    (paths.folder / "file").write_text("kept")
-    said = (Start("u1", "demo", {}, {}, 0.0), Artifact("file"), End("FINISHED", 1.0))
-    paths.spool.write_bytes(b"".join(map(encode, said)))
+    paths.files.mkdir(parents=True)
+    (paths.files / "file").write_text("kept")
+    say(run_dir, [Start("u1", "demo", {}, {}, 0.0), End("FINISHED", 1.0)])
     run = start_drain(run_dir, sink, clock)
-    leash, samples = cast("Leash", Over(clock)), cast("SystemSamples", NoSamples())
-    return follow(run, sink, leash, samples, patient=patient)
+    watch, samples = cast("ParentWatch", Over(clock)), cast("SystemSamples", NoSamples())
+    return follow(run, sink, watch, samples, patient=patient)
 
 
 def ended(sink: FakeSink) -> bool:

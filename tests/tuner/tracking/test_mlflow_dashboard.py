@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -20,17 +21,11 @@ from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.child_runs import MOST_CHILDREN
-from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import RunDrain
+from tuner.tracking.entries import Metrics, TrackingPaths, decode
 from tuner.tracking.mlflow_sink import MlflowSink, Target, system_monitors
-from tuner.tracking.spool import (
-    Metrics,
-    Start,
-    TaskEntry,
-    TrackingPaths,
-    read_lines,
-)
-from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.observer import RunStatus, TrackingObserver
+from tuner.tracking.progress import load_progress
 from tuner.tracking.system_metrics import SystemSamples
 from tuner.tracking.tracker import open_command
 from tuner.view.phase import Phase
@@ -60,14 +55,7 @@ def tune(run_dir: Path, tasks: list[Task]) -> None:
     records = [record(task, number) for number in range(2) for task in tasks]
     defaults = {task.key: records[0].trial.candidate.key for task in tasks}
     now = [1000.0]
-    spool = SpoolObserver(run_dir, name="net", params={"seed": 1}, tags=TAGS, clock=lambda: now[0])
-    with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
-        store.put(Tasks(tasks), Defaults(defaults))
-        begin_session(store, 1000.0)
-        spool.on_start(tasks)
-        store.append_many([(each, None) for each in records])
-    for each in records:
-        spool.on_record(each, None)
+    paths = TrackingPaths(run_dir)
     first, *others = (p.view() for p in fold(tasks, defaults, records).values())
     first = replace(first, statuses={**first.statuses, Status.BUILD_FAILED: 3})
     snapshot = Snapshot(
@@ -79,10 +67,18 @@ def tune(run_dir: Path, tasks: list[Task]) -> None:
         utilisation={"runner": {"busy": 9.0}},
         estimate_accuracy=0.7,
     )
-    now[0] = 1010.0
-    spool.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
-    spool.on_end(snapshot)
-    spool.close(RunStatus.FINISHED)
+    with closing(SqliteStore(paths.store)) as store:
+        store.put(Tasks(tasks), Defaults(defaults))
+        begin_session(store, 1000.0)
+        observer = TrackingObserver(
+            paths, store, name="net", params={"seed": 1}, tags=TAGS, clock=lambda: now[0]
+        )
+        observer.on_start(tasks)
+        store.append_many([(each, None) for each in records])
+        now[0] = 1010.0
+        observer.on_model(FittedModel(1, b"model", 8, 0.8, 0.1))
+        observer.on_end(snapshot)
+        observer.close(RunStatus.FINISHED)
 
 
 def push(run_dir: Path, target: Target) -> MlflowSink:
@@ -208,8 +204,20 @@ def test_the_machines_use_is_among_the_system_metrics(client: Any, model: Any) -
 def test_samples_go_on_with_the_next_session(run_dir: Path, tmp_path: Path) -> None:
     for _ in range(2):
         sample(tmp_path)
-    entries = [line.entry for line in read_lines(TrackingPaths(tmp_path).system)]
+    entries = map(decode, TrackingPaths(tmp_path).system.read_text().splitlines())
     assert [e.step for e in entries if isinstance(e, Metrics)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_sample_that_a_crash_cut_off_spoils_no_other(client: Any, tmp_path: Path) -> None:
+    tune(tmp_path, NETWORK[:1])
+    system = TrackingPaths(tmp_path).system
+    sample(tmp_path)
+    os.truncate(system, system.stat().st_size - 5)
+    sample(tmp_path)
+    push(tmp_path, Target(client.tracking_uri, "cut"))
+    (model,) = of_level(client, "model", "cut")
+    cpu = client.get_metric_history(model.info.run_id, "system/cpu_utilization_percentage")
+    assert [point.step for point in cpu] == [0, 1, 3, 4, 5]
 
 
 @pytest.mark.parametrize("value", ["false", "nonsense"])
@@ -218,7 +226,7 @@ def test_system_metrics_can_be_turned_off_and_never_stop_a_tracker(
 ) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", value)
     sample(tmp_path)
-    assert not list(read_lines(TrackingPaths(tmp_path).system))
+    assert not TrackingPaths(tmp_path).system.exists()
 
 
 def test_the_experiment_is_one_of_training_and_has_a_view_of_its_models(
@@ -270,37 +278,13 @@ def test_a_report_is_an_artifact_and_so_is_the_one_that_replaces_it(
 
 
 def test_a_file_that_a_session_keeps_is_one_too(client: Any, run_dir: Path, tmp_path: Path) -> None:
-    spool = SpoolObserver(tmp_path, name="kept", params={})
-    spool.on_start(NETWORK[:1])
-    spool.keep("report.html", b"<p>kept</p>")
-    spool.close(RunStatus.FINISHED)
+    paths = TrackingPaths(tmp_path)
+    with closing(SqliteStore(paths.store)) as store:
+        store.put(Tasks(NETWORK[:1]))
+        observer = TrackingObserver(paths, store, name="kept", params={})
+        observer.on_start(NETWORK[:1])
+        observer.keep("notes.txt", b"kept")
+        observer.close(RunStatus.FINISHED)
     push(tmp_path, Target(client.tracking_uri, "kept"))
     (model,) = of_level(client, "model", "kept")
-    assert [a.path for a in client.list_artifacts(model.info.run_id)] == ["report.html"]
-
-
-def test_a_run_of_an_older_version_goes_on_with_all_its_child_runs(
-    client: Any, run_dir: Path, tmp_path: Path
-) -> None:
-    """That version made a run for each task, and gave its metrics other names."""
-    tasks, target = NETWORK[:30], Target(client.tracking_uri, "older")
-    sink = MlflowSink(tmp_path, target)
-    sink.push([Start("u1", "net", {"seed": "1"}, {}, 900.0)])
-    sink.push([TaskEntry(task.key, task.name, {}) for task in tasks])
-    sink.push([Metrics(task.key, 1, {"best_us": 7.0}, 901.0) for task in tasks])
-    before = {r.info.run_id for r in runs_of(client, "older")}
-    assert len(before) == 31
-    paths = TrackingPaths(tmp_path)
-    paths.spool.write_bytes(
-        b'{"kind":"start","uuid":"u1","name":"net","params":{"seed":"1"},"tags":{},"time_s":900.0}\n'
-    )
-    tune(tmp_path, tasks)
-    push(tmp_path, target)
-    after = runs_of(client, "older")
-    assert {r.info.run_id for r in after} == before
-    (model,) = (r for r in after if "mlflow.parentRunId" not in r.data.tags)
-    assert model.data.metrics["model/gain"] == pytest.approx(2.0)
-    assert model.data.tags["tuner.level"] == "model"
-    children = [r for r in after if r is not model]
-    assert all(r.data.metrics["task/gain"] == pytest.approx(2.0) for r in children)
-    assert all(r.data.metrics["best_us"] == 7.0 for r in children)
+    assert [a.path for a in client.list_artifacts(model.info.run_id)] == ["notes.txt"]

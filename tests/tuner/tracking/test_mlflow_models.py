@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ import pytest
 
 from tuner.cost_models.pretrained import BaseModel
 from tuner.errors import TunerError
+from tuner.files.locks import hold_lock
 from tuner.process.child import Child
 from tuner.process.outcome import Outcome, Returned
 from tuner.tracking import mlflow_models
@@ -115,12 +115,13 @@ def test_who_waits_too_long_for_another_writer_is_told(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mlflow_models, "_LOCK_S", 0.1)
-    lock = Path(f"{uri.removeprefix('sqlite:///')}.lock")
-    lock.parent.mkdir()
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(TunerError, match=r"models.db is in use by another process: end it"):
-            mlflow_models.Registry(uri)
+    folder = Path(uri.removeprefix("sqlite:///")).parent
+    folder.mkdir()
+    with (
+        hold_lock(folder),
+        pytest.raises(TunerError, match=r"is locked by another process: end it"),
+    ):
+        mlflow_models.Registry(uri)
 
 
 def test_the_users_own_registry_is_where_the_system_keeps_data(

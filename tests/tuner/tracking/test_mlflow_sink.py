@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,30 +23,20 @@ from typing import Any
 
 import pytest
 
+from tests.tuner.tracking.fake_sink import open_store, say
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
 from tuner.storage.restore import Restored, restore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
+from tuner.tracking.entries import End, Metrics, Start, TaskEntry, TrackingPaths
 from tuner.tracking.mlflow_records import fetch_records
 from tuner.tracking.mlflow_sink import MlflowSink, Target
 from tuner.tracking.mlflow_uris import quiet_environment, tracking_uri
 from tuner.tracking.sink import Gone, Refused, Unavailable
-from tuner.tracking.spool import (
-    Artifact,
-    End,
-    Entry,
-    LineFile,
-    Metrics,
-    Start,
-    TaskEntry,
-    TrackingPaths,
-    encode,
-)
 from tuner.tracking.tracker import TrackerProcess, drain
 
 pytestmark = pytest.mark.usefixtures("quiet_mlflow")
@@ -59,7 +49,7 @@ def test_a_uri_that_mlflow_does_not_know_drops_nothing(tmp_path: Path) -> None:
         sink.push(BEGIN)
 
 
-BEGIN = [
+BEGIN: list[Any] = [
     Start("u1", "demo", {"seed": "0", "trials": "10"}, {"host": "here"}, 1000.0),
     TaskEntry("aa", "conv", {"weight": "3"}),
     TaskEntry("bb", "dense", {"weight": "1"}),
@@ -166,10 +156,9 @@ class TestRuns:
     def test_files_become_artifacts(self, tmp_path: Path, target: Target) -> None:
         sink = MlflowSink(tmp_path, target)
         sink.push(BEGIN)
-        folder = TrackingPaths(tmp_path).folder
-        write_bytes(folder / "records/records-000001.jsonl", b"{}\n")
-        write_bytes(folder / "summary.json", b"{}")
-        sink.upload([Artifact("records/records-000001.jsonl"), Artifact("summary.json")])
+        for name in ("records/records-000001.jsonl", "summary.json"):
+            write_bytes(tmp_path / name, b"{}\n")
+            sink.upload(name, tmp_path / name)
         run_id, there = runs(target)[""].info.run_id, client(target.uri)
         assert [a.path for a in there.list_artifacts(run_id, "records")] == [
             "records/records-000001.jsonl"
@@ -186,12 +175,12 @@ class TestRecords:
     def test_those_that_a_lost_run_left_come_back(self, tmp_path: Path, target: Target) -> None:
         sink = MlflowSink(tmp_path, target)
         sink.push(BEGIN)
-        folder = TrackingPaths(tmp_path).folder
         records = [kept_record(number) for number in range(5)]
         for number, part in enumerate((records[:3], records[3:])):
             name = f"records/records-{number:06}.jsonl"
-            write_bytes(folder / name, "".join(record_line(r) + "\n" for r in part).encode())
-            sink.upload([Artifact(name)])
+            lines = "".join(record_line(r) + "\n" for r in part)
+            write_bytes(tmp_path / name, lines.encode())
+            sink.upload(name, tmp_path / name)
         store = MemoryStore()
         store.put(Tasks([Task("aa", "conv", "{}", "{}")]))
         (tmp_path / "here").mkdir()
@@ -235,11 +224,13 @@ class TestErrors:
         with pytest.raises(Refused):
             sink.push([Metrics("aa", 1, {"?": 1.0}, 1001.0)])
 
-    def test_a_missing_file_is_refused(self, tmp_path: Path, target: Target) -> None:
+    def test_a_file_that_went_away_is_looked_for_again(
+        self, tmp_path: Path, target: Target
+    ) -> None:
         sink = MlflowSink(tmp_path, target)
         sink.push(BEGIN)
-        with pytest.raises(Refused, match="missing"):
-            sink.upload([Artifact("records/nothing.jsonl")])
+        with pytest.raises(Unavailable):
+            sink.upload("nothing.jsonl", tmp_path / "nothing.jsonl")
 
     def test_runs_somebody_deleted_are_made_anew(self, tmp_path: Path, target: Target) -> None:
         sink = MlflowSink(tmp_path, target)
@@ -256,12 +247,6 @@ class TestErrors:
         sink = MlflowSink(tmp_path, Target(f"http://127.0.0.1:{free_port()}"))
         with pytest.raises(Unavailable):
             sink.push(BEGIN)
-
-
-def append(run_dir: Path, said: Sequence[Entry]) -> None:
-    file = LineFile(TrackingPaths(run_dir).spool)
-    assert file.append(b"".join(encode(e) for e in said))
-    file.close()
 
 
 def stored_steps(run_dir: Path, key: str) -> list[int]:
@@ -283,22 +268,17 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def open_store(run_dir: Path) -> SqliteStore:
-    store = SqliteStore(TrackingPaths(run_dir).store)
-    store.put(Tasks([Task("aa", "conv", "{}", "{}")]))
-    return store
-
-
 class TestProcess:
     @pytest.mark.slow
     def test_a_run_ends_in_the_database_of_its_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
-        append(tmp_path, BEGIN)
-        tracker = TrackerProcess.start(tmp_path)
-        eventually(lambda: stored_steps(tmp_path, "system/cpu_utilization_percentage") != [])
-        append(tmp_path, [*points(300), End("FINISHED", 1400.0)])
+        with closing(open_store(tmp_path)):  # its session lives
+            say(tmp_path, BEGIN[:1])
+            tracker = TrackerProcess.start(tmp_path)
+            eventually(lambda: stored_steps(tmp_path, "system/cpu_utilization_percentage") != [])
+        say(tmp_path, [*points(300), End("FINISHED", 1400.0)])
         assert tracker.pid is not None
         os.kill(tracker.pid, signal.SIGSTOP)  # as while a kernel is timed
         outcome = tracker.finish(120.0)
@@ -313,7 +293,7 @@ class TestProcess:
         self, tmp_path: Path, empty_database: Path
     ) -> None:
         shutil.copy(empty_database, tmp_path)
-        append(tmp_path, BEGIN)
+        say(tmp_path, BEGIN[:1])
         with closing(open_store(tmp_path)) as store:
             store.append_many([(kept_record(n), None) for n in range(800)])
             for goal in (100, 400):
@@ -324,7 +304,7 @@ class TestProcess:
                 os.kill(pid, signal.SIGKILL)
                 eventually(lambda tracker=tracker: tracker.pid is None)
             store.append_many([(kept_record(n), None) for n in range(800, 900)])
-        append(tmp_path, [End("FINISHED", 9000.0)])
+        say(tmp_path, [End("FINISHED", 9000.0)])
         outcome = drain(tmp_path, 200.0)
         assert (outcome.pending, outcome.warning) == (0, "")
         for key in ("task/best_us", "task/latency_us"):
@@ -425,9 +405,9 @@ def test_a_server_that_goes_down_and_comes_back_holds_everything(
     shutil.copy(empty_database, tmp_path)
     run_dir, port, behind = tmp_path / "run", free_port(), free_port()
     target = Target(f"http://127.0.0.1:{port}")
-    append(run_dir, [*BEGIN, *points(100)])
+    say(run_dir, [*BEGIN[:1], *points(100)])
     tracker = TrackerProcess.start(run_dir, target.uri)  # nobody there yet
-    with server(tmp_path, behind):
+    with server(tmp_path, behind), closing(open_store(run_dir)):
         with opened(port, behind):
             eventually(
                 lambda: (
@@ -436,11 +416,11 @@ def test_a_server_that_goes_down_and_comes_back_holds_everything(
                     else False
                 )
             )
-            append(run_dir, points(500, first=101))
-        append(run_dir, points(1000, first=601))
+            say(run_dir, points(500, first=101))
+        say(run_dir, points(1000, first=601))
         with opened(port, behind):
-            write_bytes(TrackingPaths(run_dir).folder / "summary.json", b"{}")
-            append(run_dir, [Artifact("summary.json"), End("FINISHED", 9000.0)])
+            write_bytes(TrackingPaths(run_dir).files / "summary.json", b"{}")
+            say(run_dir, [End("FINISHED", 9000.0)])
             outcome = tracker.finish(120.0)
             assert (outcome.pending, outcome.warning) == (0, "")
             for key in ("task/best_us", "task/latency_us"):

@@ -1,8 +1,9 @@
-"""What records say: the same to whoever reads them, and nothing that was said already."""
+"""What records say: the same to whoever reads them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from tests.tuner.tracking.fake_sink import FakeSink, push_all
 from tests.tuner.tracking.tracked_runs import many_tasks, replayed_run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, work_until_s
 from tuner.task import Task
-from tuner.tracking.record_metrics import RecordMetrics, said_steps, worked_s
-from tuner.tracking.spool import Artifact, End, Metrics
+from tuner.tracking.entries import Metrics
+from tuner.tracking.record_metrics import RecordMetrics
 
 CONV = Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6)
 DENSE = Task("bb", "dense", "{}", "llvm")
@@ -34,8 +35,9 @@ def record(latency_s: float | None, time_s: float, *, rung: int = 0, task: Task 
 def said(
     *records: Record, sessions: tuple[SessionSpan, ...] = SESSION, task: Task = CONV
 ) -> list[Metrics]:
-    metrics = RecordMetrics([task], {}, {})
-    return [entry for each in records for entry in metrics.take(each, sessions) if entry.task]
+    metrics = RecordMetrics([task], {})
+    taken = [entry for each in records for entry in metrics.take(each, sessions)]
+    return [entry for entry in taken if isinstance(entry, Metrics) and entry.task]
 
 
 def curve(entries: list[Metrics], name: str) -> list[tuple[int, float]]:
@@ -97,44 +99,17 @@ def test_time_worked_leaves_out_what_lies_between_sessions() -> None:
         SessionSpan(3, 3000.0, 3001.0),
     )
     moments = (0.0, 1003.0, 1500.0, 2002.0, 2500.0, 3000.5, 3010.0)  # the last is not yet over
-    assert [worked_s(sessions, at) for at in moments] == [0, 3, 10, 12, 14, 14.5, 24]
-    assert worked_s((), 1000.0) == 0.0
-
-
-def test_what_an_older_version_put_into_the_spool_is_not_said_again() -> None:
-    spool = [
-        Metrics("aa", 1, {"latency_us": 2000.0, "best_us": 2000.0, "gflops": 1.0}, 1001.5),
-        Metrics("aa", 1, {"best_us_by_time": 2000.0}, 1001.5),
-        Metrics("aa", 2, {}, 1002.0),
-        Artifact("records/records-000001.jsonl"),
-        None,
-        Metrics(None, 3, {"trials": 3.0}, 1002.1),
-        End("KILLED", 1003.0),
-    ]
-    metrics = RecordMetrics([CONV], {}, said_steps(spool))
-    assert not [e for e in metrics.take(record(2e-3, 1001.5), SESSION) if e.task]
-    assert not [e for e in metrics.take(record(None, 1002.0), SESSION) if e.task]
-    found = list(metrics.take(record(1e-3, 1002.5), SESSION))
-    assert curve(found, "task/best_us") == [(3, 1000.0)]
-    assert curve(found, "task/gflops") == [(3, 2.0)]
-
-
-def test_steps_that_count_kernels_or_sizes_are_not_taken_for_records() -> None:
-    spool = [
-        Metrics("cc", 0, {"kernels": 2.0}, 1001.0),
-        Metrics("cc", 1, {"loss_by_kernels": 1.2}, 1001.0),
-        Metrics("cc", 5, {"shape_us": 3.0, "shape_best_us": 3.0}, 1001.0),
-        Metrics("cc", 7, {"best_us_by_time": 3.0}, 1001.0),
-        Metrics("cc", 2, {"task/loss_by_kernels": 1.1}, 1001.0),
-        Metrics("cc", 6, {"task/shape_us": 3.0, "task/shape_best_us": 3.0}, 1001.0),
-        Metrics("cc", 8, {"task/best_us_by_time": 3.0}, 1001.0),
-    ]
-    assert said_steps(spool) == {"cc": {0}}  # which is no record's
+    assert [work_until_s(sessions, at) for at in moments] == [0, 3, 10, 12, 14, 14.5, 24]
+    assert work_until_s((), 1000.0) == 0.0
 
 
 def of_the_model(*records: Record, defaults: dict[str, str] | None = None) -> list[Metrics]:
-    metrics = RecordMetrics([CONV, DENSE], defaults or {}, {})
-    return [e for each in records for e in metrics.take(each, SESSION) if e.task is None]
+    return whole_of(RecordMetrics([CONV, DENSE], defaults or {}), records)
+
+
+def whole_of(metrics: RecordMetrics, records: Sequence[Record]) -> list[Metrics]:
+    taken = [entry for each in records for entry in metrics.take(each, SESSION)]
+    return [entry for entry in taken if isinstance(entry, Metrics) and entry.task is None]
 
 
 def test_the_models_latency_over_trials_and_time_once_every_task_has_one() -> None:
@@ -180,8 +155,8 @@ def test_with_many_shapes_the_untuned_model_is_an_estimate_of_which_the_latest_c
         replace(one, trial=replace(one.trial, instance=instance))
         for one, instance in ((default, short), (other, long), (better, short))
     ]
-    metrics = RecordMetrics([SYMBOLIC], {SYMBOLIC.key: default.trial.candidate.key}, {})
-    found = [e for each in told for e in metrics.take(each, SESSION) if e.task is None]
+    metrics = RecordMetrics([SYMBOLIC], {SYMBOLIC.key: default.trial.candidate.key})
+    found = whole_of(metrics, told)
     steps = curve(found, "model/untuned_ms")
     assert len(steps) == 2
     assert {step for step, _ in steps} == {0}
@@ -191,15 +166,6 @@ def test_with_many_shapes_the_untuned_model_is_an_estimate_of_which_the_latest_c
 
 def test_a_task_without_any_time_leaves_the_model_unknown() -> None:
     assert of_the_model(record(2e-3, 1001.0), record(None, 1002.0, task=DENSE)) == []
-
-
-def test_the_model_is_told_of_also_by_records_that_an_older_version_put_into_the_spool() -> None:
-    metrics = RecordMetrics([CONV], {}, {"aa": {1}})
-    found = metrics.take(record(2e-3, 1001.0), SESSION)
-    assert [(e.task, list(e.values)) for e in found] == [
-        (None, ["model/latency_ms"]),
-        (None, ["model/latency_ms_by_time"]),
-    ]
 
 
 def test_what_records_say_of_the_model_is_what_its_session_says_at_the_end(tmp_path: Path) -> None:

@@ -17,32 +17,24 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.tuner.tracking.fake_sink import entries_of, open_store
 from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.base import FittedModel, ModelKind
 from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
-from tuner.storage.facts import Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
+from tuner.tracking.entries import End, Kept, Metrics, Start, TrackingPaths, artifacts
 from tuner.tracking.mlflow_sink import Target
-from tuner.tracking.mlflow_uris import redacted
+from tuner.tracking.mlflow_uris import redact
 from tuner.tracking.pages import metric_names as names
-from tuner.tracking.spool import (
-    Artifact,
-    End,
-    Entry,
-    Metrics,
-    Start,
-    TaskEntry,
-    TrackingPaths,
-    read_lines,
-)
+from tuner.tracking.record_metrics import RecordMetrics
 from tuner.tracking.tracker import (
     RunStatus,
-    SpoolObserver,
     TrackerProcess,
+    TrackingObserver,
     TrackingOutcome,
     check_uri,
     drain,
@@ -97,12 +89,19 @@ def snapshot(ok: int, phase: Phase = Phase.SEARCH, *, build_failed: int = 0) -> 
     return Snapshot(phase=phase, elapsed_s=10.0, trials_per_s=2.5, tasks=tasks)
 
 
-def open_observer(run_dir: Path, clock: Clock) -> SpoolObserver:
-    return SpoolObserver(run_dir, name="demo", params={"seed": 0}, clock=clock)
+@contextmanager
+def observing(
+    run_dir: Path, *tasks: Task, clock: Clock | None = None
+) -> Iterator[TrackingObserver]:
+    """The observer of a session at work on these tasks."""
+    with closing(open_store(run_dir, tasks or (CONV,))) as store:
+        clock = clock or Clock()
+        paths = TrackingPaths(run_dir)
+        yield TrackingObserver(paths, store, name="demo", params={"seed": 0}, clock=clock)
 
 
-def said(run_dir: Path) -> list[Entry | None]:
-    return [line.entry for line in read_lines(TrackingPaths(run_dir).spool)]
+def said(run_dir: Path) -> list[Kept]:
+    return entries_of(run_dir)
 
 
 def metric(run_dir: Path, task: str | None, key: str) -> list[tuple[int, float]]:
@@ -114,28 +113,26 @@ def metric(run_dir: Path, task: str | None, key: str) -> list[tuple[int, float]]
 
 
 def files(run_dir: Path) -> list[str]:
-    return [e.path for e in said(run_dir) if isinstance(e, Artifact)]
+    return [name for name, _, _ in artifacts(run_dir)]
 
 
 class TestObserver:
     def test_a_session_from_start_to_end(self, tmp_path: Path) -> None:
         clock = Clock()
-        observer = open_observer(tmp_path, clock)
-        as_seam: Observer = observer
-        as_seam.on_start([CONV, DENSE])
-        as_seam.on_record(record(1), 2e-3)
-        as_seam.on_model(FittedModel(1, b"model", 3, 0.75, 0.2))
-        as_seam.on_snapshot(snapshot(3, build_failed=1))
-        clock.now = 1010.0
-        as_seam.on_end(snapshot(3, Phase.DONE, build_failed=1))
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path, CONV, DENSE, clock=clock) as observer:
+            as_seam: Observer = observer
+            as_seam.on_start([CONV])  # a session of some tasks announces all of them
+            as_seam.on_record(record(1), 2e-3)
+            as_seam.on_model(FittedModel(1, b"model", 3, 0.75, 0.2))
+            as_seam.on_snapshot(snapshot(3, build_failed=1))
+            clock.now = 1010.0
+            as_seam.on_end(snapshot(3, Phase.DONE, build_failed=1))
+            observer.close(RunStatus.FINISHED)
+            assert observer.lost == 0
 
-        start, first, conv, dense, *rest = said(tmp_path)
+        start, first, *rest = said(tmp_path)
         assert isinstance(start, Start)
         assert start.params == {"seed": "0"}
-        assert isinstance(conv, TaskEntry)
-        assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
-        assert isinstance(dense, TaskEntry)
         assert first == Metrics(None, 0, {"model/gain": 1.0}, 1000.0)
         assert rest[-1] == End("FINISHED", 1010.0)
         assert metric(tmp_path, "aa", "task/untuned_us") == [(0, 4000.0)]
@@ -143,25 +140,29 @@ class TestObserver:
         assert metric(tmp_path, None, "trials_failed/build_failed") == [(3, 1.0)]
         assert metric(tmp_path, None, "trials_failed/timeout") == []  # none of these
         assert metric(tmp_path, None, "model/gain") == [(0, 1.0), (3, 4.0)]
-        assert files(tmp_path) == ["cost_model/model-1.ubj", "tasks.json", "summary.json"]
-        folder = TrackingPaths(tmp_path).folder
+        assert files(tmp_path) == ["cost_model/model-1.ubj", "summary.json", "tasks.json"]
+        folder = TrackingPaths(tmp_path).files
         assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"
         assert json.loads((folder / "summary.json").read_text())["gain"] == 4.0
-        assert observer.lost == 0
+
+    def test_its_tasks_are_announced_with_what_they_are(self) -> None:
+        conv, _ = RecordMetrics([CONV, DENSE], {}).announce()
+        assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
 
     def test_of_a_record_it_says_nothing_since_the_store_has_it(self, tmp_path: Path) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        before = said(tmp_path)
-        observer.on_record(record(1), 1e-3)
-        assert said(tmp_path) == before
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            before = said(tmp_path)
+            observer.on_record(record(1), 1e-3)
+            assert said(tmp_path) == before
 
     def test_the_kernels_of_a_task_are_kept_with_their_tree_and_their_loss(
         self, tmp_path: Path
     ) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([SYMBOLIC])
-        observer.on_kernels(SYMBOLIC.key, KERNELS)
+        with observing(tmp_path, SYMBOLIC) as observer:
+            observer.on_start([SYMBOLIC])
+            observer.on_kernels(SYMBOLIC.key, KERNELS)
+            assert observer.sets == {SYMBOLIC.key: KERNELS}
         assert metric(tmp_path, "cc", "task/kernels") == [(0, 2.0)]
         assert metric(tmp_path, "cc", "task/kernels_us") == [(0, pytest.approx(4.5))]
         assert metric(tmp_path, "cc", "task/kernels_loss") == [(0, 1.01)]
@@ -176,7 +177,7 @@ class TestObserver:
             (64, pytest.approx(5)),
         ]
         assert files(tmp_path) == ["kernels/an_open_one.json", "kernels/an_open_one.txt"]
-        folder = TrackingPaths(tmp_path).folder
+        folder = TrackingPaths(tmp_path).files
         assert (folder / files(tmp_path)[1]).read_text() == (
             "if T <= 5:\n    kernel 0\nelse:\n    kernel 1\n"
         )
@@ -185,14 +186,14 @@ class TestObserver:
     def test_what_came_of_each_space_is_told_in_numbers_and_as_a_table(
         self, tmp_path: Path
     ) -> None:
-        observer = open_observer(tmp_path, Clock())
         mine = SpaceView("declared:by_hand@1a2b", 1, 1, 1, 0, ("conv",), 0.001)
         ours = SpaceView("kernel:contraction-1.0", None, 9, 9, 9, (), None)
-        observer.on_end(replace(snapshot(10), spaces=(mine, ours)))
+        with observing(tmp_path) as observer:
+            observer.on_end(replace(snapshot(10), spaces=(mine, ours)))
         assert metric(tmp_path, None, "space_trials/declared_by_hand") == [(10, 1.0)]
         assert metric(tmp_path, None, "space_won/declared_by_hand") == [(10, 1.0)]
         assert metric(tmp_path, None, "space_trials/kernel_contraction-1.0") == [(10, 9.0)]
-        assert json.loads((TrackingPaths(tmp_path).folder / "spaces.json").read_text()) == {
+        assert json.loads((TrackingPaths(tmp_path).files / "spaces.json").read_text()) == {
             "columns": ["space", "points", "explored", "trials", "failed", "won", "best_ms"],
             "data": [
                 ["declared:by_hand@1a2b", 1, 1, 1, 0, "conv", 1.0],
@@ -202,24 +203,23 @@ class TestObserver:
 
     def test_values_that_did_not_change_are_not_said_again(self, tmp_path: Path) -> None:
         clock = Clock()
-        observer = open_observer(tmp_path, clock)
-        observer.on_start([CONV])
-        for trials in (1, 2, 3):
-            observer.on_snapshot(snapshot(trials))
-            clock.now += 10.0
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path, clock=clock) as observer:
+            observer.on_start([CONV])
+            for trials in (1, 2, 3):
+                observer.on_snapshot(snapshot(trials))
+                clock.now += 10.0
+            observer.close(RunStatus.FINISHED)
         assert metric(tmp_path, None, "trials/per_s") == [(1, 2.5)]
         assert metric(tmp_path, None, "trials/total") == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
     def test_checkpoints_are_spaced_and_the_last_is_kept(self, tmp_path: Path) -> None:
-        clock = Clock()
-        observer = open_observer(tmp_path, clock)
-        observer.on_start([CONV])
-        for version in (1, 2, 3):
-            observer.on_model(FittedModel(version, b"m", version, None, 0.1))
-        observer.on_model(FittedModel(1, b"p", 16, None, 0.1, ModelKind.PROCESS))
-        observer.on_end(snapshot(0))
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            for version in (1, 2, 3):
+                observer.on_model(FittedModel(version, b"m", version, None, 0.1))
+            observer.on_model(FittedModel(1, b"p", 16, None, 0.1, ModelKind.PROCESS))
+            observer.on_end(snapshot(0))
+            observer.close(RunStatus.FINISHED)
         models = [name for name in files(tmp_path) if name.startswith("cost_model/")]
         assert models == [
             f"cost_model/{m}" for m in ("model-1.ubj", "model-3.ubj", "process-1.npz")
@@ -227,14 +227,31 @@ class TestObserver:
 
     def test_a_run_that_goes_on_keeps_its_identity(self, tmp_path: Path) -> None:
         for began in (1000.0, 9000.0):  # the second session, hours later
-            observer = open_observer(tmp_path, Clock(began))
-            observer.on_start([CONV])
-            observer.on_end(snapshot(1))
-            observer.close(RunStatus.KILLED)
+            with observing(tmp_path, clock=Clock(began)) as observer:
+                observer.on_start([CONV])
+                observer.on_end(snapshot(1))
+                observer.close(RunStatus.KILLED)
         first, second = (e for e in said(tmp_path) if isinstance(e, Start))
         assert first.uuid == second.uuid
-        folder = TrackingPaths(tmp_path).folder
+        folder = TrackingPaths(tmp_path).files
         assert json.loads((folder / "summary.json").read_text())["session"] == 2
+
+    def test_what_a_full_disk_does_not_take_is_counted_and_never_raised(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            monkeypatch.setattr("tuner.tracking.observer.write_bytes", full)
+            observer.keep("best.jsonl", b"{}")
+            observer._store.close()
+            observer._store = SqliteStore(TrackingPaths(tmp_path).store, read_only=True)
+            observer.on_snapshot(snapshot(1))
+            observer.close(RunStatus.FINISHED)
+            observer._store.close()
+            assert observer.lost == 3
 
 
 class _Hangs(BaseHTTPRequestHandler):
@@ -275,9 +292,9 @@ def dead_uri() -> str:
 @contextmanager
 def session(run_dir: Path, uri: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A process that tracks a run, and the number of its tracker; to be killed."""
-    observer = open_observer(run_dir, Clock())
-    observer.on_start([CONV])
-    observer.close(RunStatus.FINISHED)
+    with observing(run_dir) as observer:
+        observer.on_start([CONV])
+        observer.close(RunStatus.FINISHED)
     program = (
         "import sys; from pathlib import Path; from tuner.tracking.tracker import TrackerProcess\n"
         "tracker = TrackerProcess.start(Path(sys.argv[1]), sys.argv[2])\n"
@@ -336,13 +353,12 @@ class TestProcess:
     def test_a_server_that_hangs_costs_the_session_only_its_deadline(
         self, tmp_path: Path, hanging_server: str
     ) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        tracker = TrackerProcess.start(tmp_path, hanging_server)
-        with closing(SqliteStore(TrackingPaths(tmp_path).store)) as store:
-            store.put(Tasks([CONV]))
-            store.append_many([(record(i), None) for i in range(250)])
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            tracker = TrackerProcess.start(tmp_path, hanging_server)
+            with closing(open_store(tmp_path, [CONV])) as store:
+                store.append_many([(record(i), None) for i in range(250)])
+            observer.close(RunStatus.FINISHED)
         outcome = tracker.finish(2.0)
         assert tracker.pid is None
         assert outcome.pushed == 0
@@ -351,23 +367,23 @@ class TestProcess:
         assert "\n" not in outcome.warning
 
     def test_nobody_waits_for_a_server_that_is_gone(self, tmp_path: Path, dead_uri: str) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        tracker = TrackerProcess.start(tmp_path, dead_uri)
-        wait_until(lambda: "refused" in tracking_log(tmp_path))
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            tracker = TrackerProcess.start(tmp_path, dead_uri)
+            wait_until(lambda: "refused" in tracking_log(tmp_path))
+            observer.close(RunStatus.FINISHED)
         outcome = tracker.finish(ALL_DAY_S)  # the test's own time limit is shorter
         assert (outcome.pushed, outcome.pending) == (0, len(said(tmp_path)))
         assert "refused" in outcome.warning
 
     def test_one_that_was_killed_is_followed_by_another(self, tmp_path: Path) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        tracker = TrackerProcess.start(tmp_path)
-        assert tracker.pid is not None
-        os.kill(tracker.pid, signal.SIGKILL)
-        wait_until(lambda: tracker.pid is None)
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            tracker = TrackerProcess.start(tmp_path)
+            assert tracker.pid is not None
+            os.kill(tracker.pid, signal.SIGKILL)
+            wait_until(lambda: tracker.pid is None)
+            observer.close(RunStatus.FINISHED)
         assert tracker.finish(ALL_DAY_S).warning == ""
 
     def test_one_whose_current_folder_is_removed_pushes_all_the_same(
@@ -377,23 +393,23 @@ class TestProcess:
         run, job = tmp_path / "run", tmp_path / "job"
         for folder in (run, job):
             folder.mkdir()
-        observer = open_observer(run, Clock())
-        observer.on_start([CONV])
-        monkeypatch.chdir(job)
-        tracker = TrackerProcess.start(run)
-        monkeypatch.chdir(tmp_path)
-        job.rmdir()
-        observer.close(RunStatus.FINISHED)
+        with observing(run) as observer:
+            observer.on_start([CONV])
+            monkeypatch.chdir(job)
+            tracker = TrackerProcess.start(run)
+            monkeypatch.chdir(tmp_path)
+            job.rmdir()
+            observer.close(RunStatus.FINISHED)
         assert tracker.finish(ALL_DAY_S).warning == ""
 
     def test_a_tracker_that_cannot_start_is_a_warning(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        observer = open_observer(tmp_path, Clock())
-        observer.on_start([CONV])
-        monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
-        tracker = TrackerProcess.start(tmp_path)
-        observer.close(RunStatus.FINISHED)
+        with observing(tmp_path) as observer:
+            observer.on_start([CONV])
+            monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+            tracker = TrackerProcess.start(tmp_path)
+            observer.close(RunStatus.FINISHED)
         assert tracker.pid is None
         assert "cannot start" in tracker.finish(5.0).warning
 
@@ -447,9 +463,8 @@ class TestProcess:
         assert done.stderr.count("\n") == 1
 
     def test_a_store_that_cannot_be_read_is_a_warning(self, tmp_path: Path) -> None:
-        observer = open_observer(tmp_path, Clock())
+        TrackingPaths(tmp_path).folder.mkdir()
         TrackingPaths(tmp_path).store.write_bytes(b"no database" * 500)
-        observer.close(RunStatus.FINISHED)
         warning = drain(tmp_path, 0.0).warning
         assert "file is not a database" in warning
         assert "\n" not in warning
@@ -502,11 +517,11 @@ class TestUri:
     def test_passwords_are_not_shown(self, dead_uri: str) -> None:
         uri = dead_uri.replace("://", "://me:secret@")
         assert "secret" not in check_uri(uri) + open_command(Path("runs/demo"), uri)
-        assert redacted("at http://a:b@h/x") == "at http://***@h/x"
-        assert redacted("at postgresql://a:b/c@h/x, as a@b") == "at postgresql://***@h/x, as a@b"
-        assert redacted("mysql+pymysql://a:b/c@h") == "mysql+pymysql://***@h"
+        assert redact("at http://a:b@h/x") == "at http://***@h/x"
+        assert redact("at postgresql://a:b/c@h/x, as a@b") == "at postgresql://***@h/x, as a@b"
+        assert redact("mysql+pymysql://a:b/c@h") == "mysql+pymysql://***@h"
         for harmless in ("at http://h/x by a@b", "http://h:5000/p/team@x"):
-            assert redacted(harmless) == harmless
+            assert redact(harmless) == harmless
 
     def test_one_with_a_password_is_kept_for_its_owner_alone(self, tmp_path: Path) -> None:
         paths = TrackingPaths(tmp_path)
@@ -526,11 +541,11 @@ class TestUri:
 
 
 def test_a_session_of_some_tasks_says_nothing_of_the_whole_model(tmp_path: Path) -> None:
-    observer = open_observer(tmp_path, Clock())
-    observer.on_start([CONV, DENSE])
-    ended = snapshot(3, Phase.DONE)
-    observer.on_end(replace(ended, tasks=ended.tasks[:1]))
-    observer.close(RunStatus.FINISHED)
+    with observing(tmp_path, CONV, DENSE) as observer:
+        observer.on_start([CONV])
+        ended = snapshot(3, Phase.DONE)
+        observer.on_end(replace(ended, tasks=ended.tasks[:1]))
+        observer.close(RunStatus.FINISHED)
     assert metric(tmp_path, None, names.GAIN) == [(0, 1.0)]  # as it began
     assert metric(tmp_path, CONV.key, names.TASK_SHARE) == []
     assert "tasks.json" not in files(tmp_path)

@@ -22,8 +22,8 @@ from tuner.session.session import Session
 from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.spool import TrackingPaths
-from tuner.tracking.spool_observer import RunStatus, SpoolObserver
+from tuner.tracking.entries import TrackingPaths
+from tuner.tracking.observer import RunStatus, TrackingObserver
 
 EFFORT = Effort("test", trials_per_task=10, time_budget_s=1e6, finalists=2)
 _SIZE = 120
@@ -93,9 +93,12 @@ def replayed_run(
     }
     defaults = {task.key: _candidate(task, 0) for task in tasks}
     params = {"model": "network", "trials": trials, "seed": seed, "strategy": strategy}
-    spool = SpoolObserver(run_dir, name=run_dir.name, params=params, tags=tags, clock=clock)
-    with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
+    paths = TrackingPaths(run_dir)
+    with closing(SqliteStore(paths.store)) as store:
         store.put(Tasks(tasks), Defaults({key: c.key for key, c in defaults.items()}))
+        observer = TrackingObserver(
+            paths, store, name=run_dir.name, params=params, tags=tags, clock=clock
+        )
         session = Session(
             tasks,
             defaults,
@@ -109,9 +112,9 @@ def replayed_run(
             effort=EFFORT,
             make_search=search_maker(strategy),
             seed=seed,
-            observers=[spool],
+            observers=[observer],
             clock=clock,
             wall=clock,
         )
         session.run()
-    spool.close(status)
+        observer.close(status)

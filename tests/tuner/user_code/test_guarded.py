@@ -11,7 +11,7 @@ import pytest
 
 from tuner.source import Source
 from tuner.user_code.faults import LayerFailed
-from tuner.user_code.guarded import guarded
+from tuner.user_code.guarded import guard
 from tuner.user_code.load import load
 
 TEXT = """import time
@@ -46,7 +46,7 @@ SOURCE = Source("theirs.py", TEXT, "Layer")
 
 def layer_of(deadline_s: float = 60.0, **arguments: Any) -> Any:
     kind = load(SOURCE)
-    return guarded(lambda: kind(**arguments), SOURCE, "strategy", deadline_s=deadline_s)
+    return guard(lambda: kind(**arguments), SOURCE, "strategy", deadline_s=deadline_s)
 
 
 def test_it_has_the_methods_and_properties_of_what_it_stands_for() -> None:

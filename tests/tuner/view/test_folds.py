@@ -15,7 +15,7 @@ from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import begin_session
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Sizes, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import SpaceSource, Task
 from tuner.view.as_json import best_json, status_json
 from tuner.view.folds import view_run, view_winners

@@ -10,7 +10,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults, Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_search
 from tuner.view.outcome import (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.shapes import MEASURED_SHAPES, measured_shapes
+from tuner.dynamic.shapes import MEASURED_SHAPES, choose_measured
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Instance, Task
 from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot, TaskProgress, fold, side_by_side
@@ -73,7 +73,7 @@ def test_the_best_of_many_shapes_never_becomes_slower() -> None:
     progress, seen = TaskProgress(task), []
     for size in (*sizes, *sizes):
         instance = (("n", size),)
-        if instance in dict(measured_shapes(task.shapes)):
+        if instance in dict(choose_measured(task.shapes)):
             trial = Trial("a", candidate(size), instance)
             progress.observe(Record(trial, Measurement(Status.OK, (float(size),))))
             seen.append(progress.best_s)

@@ -8,7 +8,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.cost_models.dataset import Dataset
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.view.folds import view_run, view_winners
 from tuner.view.outcome import find_stale

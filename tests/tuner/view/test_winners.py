@@ -9,7 +9,7 @@ from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.record import Measurement, Record, Status, Trial, record_from_json
 from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.view.winners import winning_lines, winning_records
 

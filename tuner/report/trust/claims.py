@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.shapes import sampled
+from tuner.dynamic.shapes import sample_shapes
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record
 from tuner.storage.base import RecordStore
@@ -116,7 +116,7 @@ def _of_kernels(
         if (candidate.key, shape.instance) in good:
             served.setdefault(candidate.key, []).append((shape.instance, shape.weight))
     for key, shapes in served.items():
-        for instance, _ in sampled(tuple(shapes), most):
+        for instance, _ in sample_shapes(tuple(shapes), most):
             records = good[key, instance]
             again = [r for r in records if r.trial.rung]
             counts = min(again or records, key=lambda r: r.latency_s or 0.0)
@@ -126,7 +126,7 @@ def _of_kernels(
             yield _claim(task, counts, counts.latency_s, again, default)
 
 
-def misfiled(store: RecordStore, task_key: str) -> int:
+def count_misfiled(store: RecordStore, task_key: str) -> int:
     """The number of a task's records that are filed under the key of another candidate than they
     hold, or that hold the same one as another of its records."""
     seen = Counter(record.trial.key for record in store.scan(task_key))

@@ -146,7 +146,7 @@ class Verification:
         }
 
 
-def verified(
+def judge(
     claims: Sequence[Claim], seen: Sequence[Seen], unsure: Sequence[str] = ()
 ) -> Verification:
     """Judge what was seen.
@@ -240,7 +240,7 @@ class _Pace:
 
 def suspects(claims: Sequence[Claim], seen: Sequence[Seen]) -> list[int]:
     """Places of the winners whose times seem to differ: they are worth more turns."""
-    rows = verified(claims, seen).winners
+    rows = judge(claims, seen).winners
     return [
         place
         for place, row in enumerate(rows)

@@ -26,7 +26,7 @@ from tuner.arrays import Floats
 from tuner.search.dynamic.kernel_table import Kernels
 from tuner.search.dynamic.retiming import LEAST
 from tuner.search.dynamic.subset_selection import select, select_each
-from tuner.search.expected_improvement import saved, spared
+from tuner.search.expected_improvement import compute_improvement, compute_saving
 
 _BASE_S, _RUNS = 0.05, 5.0
 """The duration of a trial: a constant in seconds, plus this number of runs of the kernel."""
@@ -207,7 +207,9 @@ class Prospects:
         known = self.kernels.measured
         mine = [n for n in known if self.kernels[n].layout == layout] or known
         if not mine:
-            return self.weights * saved(latencies_s, spreads, np.full(len(self.anchors), np.inf))
+            return self.weights * compute_improvement(
+                latencies_s, spreads, np.full(len(self.anchors), np.inf)
+            )
         times_s = self.kernels.latencies_s(mine, self.anchors)
         chosen = np.array(select(times_s, self.weights, self.most).kernels)
         serving = chosen[times_s[chosen].argmin(axis=0)]
@@ -216,6 +218,6 @@ class Prospects:
         times_s[serving, shapes] = np.inf
         next_s = times_s.min(axis=0)
         serves = np.asarray(numbers)[:, None] == np.asarray(mine)[serving]
-        faster = saved(latencies_s, spreads, now_s)
-        slower = spared(latencies_s, spreads, next_s) / now_s
+        faster = compute_improvement(latencies_s, spreads, now_s)
+        slower = compute_saving(latencies_s, spreads, next_s) / now_s
         return np.asarray(self.weights * np.where(serves, slower, faster))

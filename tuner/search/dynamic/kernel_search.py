@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.candidate import Candidate, CandidateKind, Draft, generic_of
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.dynamic.shapes import measured_shapes
+from tuner.dynamic.shapes import choose_measured
 from tuner.measure import Evaluated
 from tuner.record import Record, Trial
 from tuner.search.base import Freshness, stream
@@ -74,7 +74,7 @@ class KernelSearch:
         self._task, self._seed, self._most = task, seed, most
         self._settings = settings or KernelSearchSettings()
         self._kernels = Kernels(task.shapes, fastest=True)
-        anchors = measured_shapes(task.shapes)
+        anchors = choose_measured(task.shapes)
         self._anchors = [self._kernels.place(instance) or 0 for instance, _ in anchors]
         self._weights = np.array([weight for _, weight in anchors], dtype=np.float64)
         self._prospects = Prospects(

@@ -13,14 +13,14 @@ import numpy as np
 
 from tuner.arrays import Floats
 from tuner.candidate import Candidate, CandidateKind
-from tuner.dynamic.dispatch_tree import Tree, grow, leaves, pick, renumbered
+from tuner.dynamic.dispatch_tree import Tree, grow, leaves, pick, renumber
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.generations import of_newest
 from tuner.record import Record
 from tuner.search.dynamic.guard_cost import guard_s
 from tuner.search.dynamic.kernel_table import Kernel, Kernels
 from tuner.search.dynamic.small_shape_fallback import with_fallback
-from tuner.search.dynamic.specialization import Copies, pays, specialised_times
+from tuner.search.dynamic.specialization import Copies, pays, read_copies
 from tuner.search.dynamic.subset_selection import select
 from tuner.task import Instance, Task
 
@@ -47,7 +47,7 @@ def choose_kernels(
     """
     everything = [r for r in records if r.trial.task_key == task.key and r.trial.instance]
     everything = of_newest(everything)
-    copies = specialised_times(everything)
+    copies = read_copies(everything)
     mine = [r for r in everything if r.trial.candidate.kind is not CandidateKind.SPECIALISED]
     candidates = dict.fromkeys(r.trial.candidate for r in mine)
     kernels = [kernel for c in candidates if (kernel := describe(c)) is not None]
@@ -72,10 +72,10 @@ def choose_kernels(
     costs = careful_s[rows] / best_s * (table.weights / table.weights.sum())
     dims = [name for name, _ in table.instances[0]]
     values = np.array([[v for _, v in i] for i in table.instances], dtype=np.int64)
-    tree = renumbered(grow(dims, values, costs), dict(enumerate(rows)))
+    tree = renumber(grow(dims, values, costs), dict(enumerate(rows)))
     tree = with_fallback(tree, table.instances, careful_s, alike, most)
     used = sorted({leaf.kernel for leaf in leaves(tree)})
-    tree = renumbered(tree, {old: new for new, old in enumerate(used)})
+    tree = renumber(tree, {old: new for new, old in enumerate(used)})
     chosen = [known[row] for row in used]
     shapes = _times(table, chosen, tree, latencies_s[used], best_s)
     shapes = tuple(_serve_by_copy(s, table[chosen[s.kernel]].candidate, copies) for s in shapes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.arrays import Floats
-from tuner.search.expected_improvement import saved
+from tuner.search.expected_improvement import compute_improvement
 
 LEAST = 3e-3
 """A kernel whose expected improvement is below this share is not retimed."""
@@ -45,7 +45,7 @@ def rivals(
     if not others:
         return [[] for _ in weights]
     now_s = latencies_s[list(chosen)].min(axis=0)
-    gains = saved(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
+    gains = compute_improvement(latencies_s[others], np.maximum(spreads[others], _LUCK), now_s)
     means = gains @ weights / weights.sum()
     order = np.argsort(-means, kind="stable")[:room].tolist()
     likeliest = [n for n in order if means[n] > LEAST]

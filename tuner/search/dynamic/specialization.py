@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from tuner.candidate import Candidate, CandidateKind, generic_of, specialised_for
+from tuner.candidate import Candidate, CandidateKind, generic_of, specialise_for
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import rung_of
 from tuner.record import Record, Status, Trial
@@ -53,11 +53,11 @@ def specializations(
         rung = rung_of(generation, number)
         for shape in short:
             kernel = chosen.kernels[shape.kernel]
-            for candidate in (kernel, specialised_for(kernel, shape.instance)):
+            for candidate in (kernel, specialise_for(kernel, shape.instance)):
                 yield Trial(task.key, candidate, shape.instance, rung)
 
 
-def specialised_times(records: Iterable[Record]) -> Copies:
+def read_copies(records: Iterable[Record]) -> Copies:
     """The measured copies, without those that ever failed."""
     found: dict[tuple[str, Instance], tuple[Candidate, float]] = {}
     failed: set[tuple[str, Instance]] = set()

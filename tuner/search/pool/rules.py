@@ -18,7 +18,7 @@ import numpy as np
 
 from tuner.arrays import Rows
 from tuner.cost_models.process import ProcessModel
-from tuner.search.expected_improvement import saved
+from tuner.search.expected_improvement import compute_improvement
 from tuner.search.pool.settings_pool import SettingsPool
 
 INCUMBENTS = 3
@@ -117,7 +117,7 @@ class Improvement:
         waiting = pool.features[sorted(trials.waiting)]
         spreads = model.spreads(pool.features[untried[likely]], waiting)
         least_s = np.full(len(likely), math.exp(expected.min()))
-        best = likely[np.argmax(saved(np.exp(means[likely]), spreads, least_s))]
+        best = likely[np.argmax(compute_improvement(np.exp(means[likely]), spreads, least_s))]
         return Choice(int(untried[best]), float(means[best]))
 
 

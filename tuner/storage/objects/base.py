@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.errors import TunerError, named_line
+from tuner.errors import TunerError, describe_error
 
 
 class ObjectStore(Protocol):
@@ -88,5 +88,5 @@ class MemoryObjectStore:
 def unreachable(name: str, error: Exception) -> TunerError:
     """The error, in one line, for an object store that failed."""
     return TunerError(
-        f"{name}: {named_line(error)}; see that it is there and that you may write to it"
+        f"{name}: {describe_error(error)}; see that it is there and that you may write to it"
     )

@@ -1,6 +1,6 @@
 """The format of a segment: a numbered, immutable, checksummed file with a stretch of a run.
 
-    tuner segment 4 SHA256                           format version; checksum of all that follows
+    tuner segment 5 SHA256                           format version; checksum of all that follows
     {"number": 7, "epoch": 2, "previous": SHA256, "entries": 3}
     gzip of one JSON object a line, an entry each:
         {"record": {...}, "features": "..."}         a line of exported records; little-endian
@@ -9,6 +9,7 @@
         {"defaults": {TASK: CANDIDATE}}
         {"sizes": {TASK: {SPACE: POINTS}}}
         {"history": {...}}                           see `tuner.storage.history`
+        {"tracking": [...]}                          see `tuner.tracking.entries`
         {"begin": SESSION, "time": S}
         {"alive": SESSION, "time": S, "utilisation": {...}}
         {"end": SESSION, "time": S, "reason": "..."}
@@ -30,7 +31,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +47,13 @@ from tuner.storage.facts import (
     SessionEnded,
     Sizes,
     Tasks,
+    TrackingEntries,
 )
 from tuner.storage.history import History, from_text, to_text
 from tuner.task import Task
 from tuner.utilisation import SlotSeconds
 
-VERSION = 4
+VERSION = 5
 MOST_RECORDS = 64
 """The most records in one segment."""
 
@@ -172,6 +174,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
             return {"sizes": {key: dict(mine) for key, mine in by_task.items()}}
         case History():
             return {"history": to_text(entry)}
+        case TrackingEntries(texts):
+            return {"tracking": list(texts)}
         case SessionBegun(session, now_s):
             return {"begin": session, "time": now_s}
         case SessionAlive(session, now_s, utilisation):
@@ -192,6 +196,8 @@ def _entry(raw: Mapping[str, Any]) -> Entry:
         return Sizes({key: _points(mine) for key, mine in raw["sizes"].items()})
     if "history" in raw:
         return from_text(raw["history"])
+    if "tracking" in raw:
+        return TrackingEntries([str(text) for text in raw["tracking"]])
     now_s = float(raw["time"])
     if "begin" in raw:
         return SessionBegun(int(raw["begin"]), now_s)
@@ -242,8 +248,3 @@ def _task(raw: Mapping[str, Any]) -> Task:
         flops=float(raw["flops"]),
         shapes=from_plain(raw["shapes"]),
     )
-
-
-def records_in(entries: Sequence[Entry]) -> int:
-    """The number of entries that are records."""
-    return sum(isinstance(entry, Measured) for entry in entries)

@@ -21,7 +21,7 @@ from pathlib import Path
 from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.files.atomic import sync_folder, write_bytes
-from tuner.files.folder_lock import locked
+from tuner.files.locks import hold_lock
 from tuner.record import Record
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Fact
@@ -61,7 +61,7 @@ def open_index(objects: ObjectStore, path: Path) -> tuple[SqliteStore, Position]
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TunerError(f"cannot make {path.parent}: {error.strerror}") from error
-    with locked(path.parent):  # so that nobody discards an index that another has just begun
+    with hold_lock(path.parent):  # so that nobody discards an index that another has just begun
         at = _usable(objects, path)
         if at is None:
             discard(path)

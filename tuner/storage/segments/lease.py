@@ -165,7 +165,7 @@ class Lease:
         if self._monotonic() - self._renewed_s < self.renew_every_s:
             return
         if (newer := self._read(self.epoch + 1)) is not None:
-            raise lost(self._objects, str(newer))
+            raise loss_error(self._objects, str(newer))
         holder = self._holder
         self._holder = replace(holder, beat=holder.beat + 1, renewed_s=self._clock())
         self._objects.replace(_path(self.epoch), _text(self._holder))
@@ -195,7 +195,7 @@ class Lease:
             return None
 
 
-def lost(objects: ObjectStore, whom: str) -> LeaseLost:
+def loss_error(objects: ObjectStore, whom: str) -> LeaseLost:
     """The error of a writer that was replaced."""
     return LeaseLost(
         f"{objects.name}: {whom} has taken over this run, so this process stops; what it had not "

@@ -24,15 +24,23 @@ from tuner.arrays import Features
 from tuner.errors import TunerError
 from tuner.record import Record
 from tuner.storage.base import Kept, SessionSpan, Tally, as_vector
-from tuner.storage.facts import Defaults, Fact, SessionAlive, SessionEnded, Sizes, Tasks
+from tuner.storage.facts import (
+    Defaults,
+    Fact,
+    SessionAlive,
+    SessionEnded,
+    Sizes,
+    Tasks,
+    TrackingEntries,
+)
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import Entry, Measured, Segment
 from tuner.storage.segments.index import advance, mark, open_index, replay
-from tuner.storage.segments.lease import Lease, lost
+from tuner.storage.segments.lease import Lease, loss_error
 from tuner.storage.segments.log import Position, add, put_aside
 from tuner.storage.segments.writer import SegmentWriter
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.utilisation import total
 
@@ -98,7 +106,7 @@ class SegmentStore:
         `tuner.storage.segments.lease`."""
         while True:
             if at.epoch > self._lease.epoch:
-                raise lost(self._objects, "another process")
+                raise loss_error(self._objects, "another process")
             sealed = add(self._objects, Segment(at.number + 1, self._lease.epoch, at.checksum))
             if sealed is not None:
                 mark(self._index, sealed)
@@ -177,8 +185,8 @@ class SegmentStore:
     def put(self, *facts: Fact) -> None:
         """See `RecordStore.put`.
 
-        Sizes and histories are known here once they are durable, with the next segment; a heartbeat
-        is durable with the next segment, or within `beat_s`.
+        Sizes, histories and entries are known here once they are durable, with the next segment; a
+        heartbeat is durable with the next segment, or within `beat_s`.
         """
         with self._reading():
             self._refuse_unknown(facts)
@@ -191,6 +199,9 @@ class SegmentStore:
         match fact:
             case Sizes() | History():
                 self._writer.give(fact, within_s=self._beat_s)
+                return False
+            case TrackingEntries():
+                self._writer.give(fact, within_s=self._oldest_s)
                 return False
             case SessionAlive(session, now_s, used):
                 before = self._writer.beat_of(session)

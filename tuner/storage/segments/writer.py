@@ -20,7 +20,7 @@ from tuner.errors import TunerError
 from tuner.storage.facts import SessionAlive
 from tuner.storage.objects.base import ObjectStore
 from tuner.storage.segments.format import MOST_RECORDS, Entry, Measured, Segment
-from tuner.storage.segments.lease import Lease, LeaseLost, lost
+from tuner.storage.segments.lease import Lease, LeaseLost, loss_error
 from tuner.storage.segments.log import Position, add
 
 _T = TypeVar("_T")
@@ -227,7 +227,7 @@ class SegmentWriter:
         segment = Segment(at.number + 1, self._epoch, at.checksum, tuple(entries))
         added = self._retry(lambda: add(self._objects, segment))
         if added is None:
-            raise lost(self._objects, "another process")
+            raise loss_error(self._objects, "another process")
         self._at = added
         with self.lock:
             if self._given_up:

@@ -9,10 +9,14 @@ experiment's kind. Its named views are tags of the experiment, which its menu "V
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import urlencode
 
 from tuner.tracking.pages.metric_names import GAIN, LATENCY, TRIALS, UNTUNED
+
+_log = logging.getLogger("tuner.tracker")
 
 LEVEL_TAG = "tuner.level"
 """Tells the runs of models from those of tasks."""
@@ -75,3 +79,12 @@ def page_of(server: str, experiment: str, *, charts: bool = True) -> str:
         **({"compareRunsMode": "CHART"} if charts else {}),
     }
     return f"{server.rstrip('/')}/#/experiments/{experiment}/runs?{urlencode(asked)}"
+
+
+@contextmanager
+def decoration(what: str) -> Iterator[None]:
+    """Do without what a server refuses, or answers in a way that nobody expected."""
+    try:
+        yield
+    except Exception as error:
+        _log.warning("the page does without %s: %s", what, error)

@@ -24,8 +24,6 @@ SLOTS_BUSY: Final = "slots_busy/"
 SPACE_TRIALS: Final = "space_trials/"
 SPACE_WON: Final = "space_won/"
 
-TASK: Final = "task/"
-"""Begins the names of the metrics of child runs; older versions had them without it."""
 TASK_BEST: Final = "task/best_us"
 TASK_BEST_BY_TIME: Final = "task/best_us_by_time"
 TASK_GAIN: Final = "task/gain"
@@ -48,14 +46,7 @@ CENSORED: Final = "trials/censored"
 DUPLICATES: Final = "trials/duplicates"
 FAILED: Final = "trials_failed/"
 
-NOT_BY_RECORD: Final = frozenset(
-    old_or_new
-    for name in (TASK_BEST_BY_TIME, TASK_LOSS, TASK_SHAPE)
-    for old_or_new in (name, name.removeprefix(TASK))
-)
-"""Metrics of tasks whose steps are not numbers of records, with the names of older versions."""
 
-
-def shown(value: float) -> float:
+def round_shown(value: float) -> float:
     """A value of the whole model as a table of runs shows it: with four digits that count."""
     return float(f"{value:.4g}")

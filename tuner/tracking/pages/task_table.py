@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuner.tracking.pages.metric_names import shown
+from tuner.tracking.pages.metric_names import round_shown
 from tuner.view.run_view import RunView
 
 Cell = str | int | float | None
@@ -42,7 +42,7 @@ def task_rows(run: RunView) -> list[dict[str, Cell]]:
 
 
 def _round(value: float | None) -> float | None:
-    return None if value is None else shown(value)
+    return None if value is None else round_shown(value)
 
 
 def _cell(value: object) -> object:

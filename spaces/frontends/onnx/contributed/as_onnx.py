@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, said
+from spaces.frontends.onnx.contributed.text import (
+    Lines,
+    Write,
+    has,
+    pass_attributes,
+    read_attribute,
+)
 from spaces.frontends.onnx.node import Node
 
 _MODES = MappingProxyType({"bilinear": "linear", "bicubic": "cubic"})
@@ -14,7 +20,7 @@ _INT32, _UINT32 = 6, 12
 
 def _trilu(node: Node) -> str:
     k = ", k" if has(node, 1) else ""
-    return f"(x, k) => (y) {{ y = Trilu{handed_on(['upper: int'])}(x{k}) }}"
+    return f"(x, k) => (y) {{ y = Trilu{pass_attributes(['upper: int'])}(x{k}) }}"
 
 
 def _pad(node: Node) -> str:
@@ -23,13 +29,13 @@ def _pad(node: Node) -> str:
     if len(node.dims(1) or []) > 1:
         pads = lines.set("flat", f"Reshape(pads, {lines.numbers('all', [-1])})")
     value = ", value" if has(node, 2) else ""
-    lines.set("y", f"Pad{handed_on(['mode: string'])}(data, {pads}{value})")
+    lines.set("y", f"Pad{pass_attributes(['mode: string'])}(data, {pads}{value})")
     return lines.function(["data", "pads", "value"], ["y"])
 
 
 def _grid_sample(node: Node) -> str:
-    mode = said(node, "mode", "bilinear")
-    names = handed_on(["padding_mode: string", "align_corners: int"])[:-1]
+    mode = read_attribute(node, "mode", "bilinear")
+    names = pass_attributes(["padding_mode: string", "align_corners: int"])[:-1]
     sample = f'GridSample{names}, mode = "{_MODES.get(mode, mode)}">(x, grid)'
     return f"(x, grid) => (y) {{ y = {sample} }}"
 

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, has, read_attribute
 from spaces.frontends.onnx.node import Node
-from spaces.ir.tvm_compat import known_int
+from spaces.ir.tvm_compat import as_int
 
 _LOWEST = -3.4028234663852886e38
 _FILTER = -10000.0
 
 
 def _attention(node: Node) -> str:
-    lines, heads = Lines(), said(node, "num_heads", 0)
-    if said(node, "do_rotary", 0) or said(node, "past_present_share_buffer", 0) or has(node, 6):
+    lines, heads = Lines(), read_attribute(node, "num_heads", 0)
+    if (
+        read_attribute(node, "do_rotary", 0)
+        or read_attribute(node, "past_present_share_buffer", 0)
+        or has(node, 6)
+    ):
         raise node.refused("it rotates, or shares a buffer with what is past")
-    widths = said(node, "qkv_hidden_sizes", None) or [_third(node)] * 3
+    widths = read_attribute(node, "qkv_hidden_sizes", None) or [_third(node)] * 3
     projected = lines.set("projected", "MatMul(x, weights)")
     if has(node, 2):
         projected = lines.set("biased", f"Add({projected}, bias)")
@@ -46,7 +50,7 @@ def _attention(node: Node) -> str:
 
 def _third(node: Node) -> int:
     dims = node.dims(1)
-    width = None if not dims else known_int(dims[-1])
+    width = None if not dims else as_int(dims[-1])
     if width is None:
         raise node.refused("the shape of its weights is not known")
     return width // 3
@@ -55,11 +59,11 @@ def _third(node: Node) -> int:
 def _many(node: Node) -> str:
     if (has(node, 0) and node.rank(0) != 3) or not has(node, 1) or not has(node, 2):
         raise node.refused("queries, keys and values have to be operands of their own")
-    lines, heads = Lines(), said(node, "num_heads", 0)
+    lines, heads = Lines(), read_attribute(node, "num_heads", 0)
     names = {"q": "query", "k": "key", "v": "value"}
     if has(node, 3):
         split = ("q_bias", "k_bias", "v_bias")
-        widths = [known_int((node.dims(n) or [None])[-1]) for n in range(3)]
+        widths = [as_int((node.dims(n) or [None])[-1]) for n in range(3)]
         if node.rank(1) != 3 or None in widths:
             raise node.refused("its operands are not of the shape that a bias is added to")
         sizes = lines.numbers("widths", [int(w or 0) for w in widths])
@@ -93,7 +97,7 @@ def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias
     Args:
         mask: number of the operand that says what takes part; `bias` that of what is added.
     """
-    scale = said(node, "scale", 0.0)
+    scale = read_attribute(node, "scale", 0.0)
     if not scale:
         shape = lines.set("key_shape", f"Shape({k})")
         width = lines.set("width", f"Gather({shape}, {lines.number('last_axis', 3)})")
@@ -108,7 +112,7 @@ def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias
         scores = lines.set("masked", f"Add({scores}, {_filter(node, lines, k, mask)})")
     if has(node, bias):
         scores = lines.set("shifted", f"Add({scores}, attention_bias)")
-    if said(node, "unidirectional", 0):
+    if read_attribute(node, "unidirectional", 0):
         later = _later(lines, q, k)
         lowest = lines.real("lowest", _LOWEST, scores)
         scores = lines.set("causal", f"Where({later}, {lowest}, {scores})")
@@ -130,7 +134,7 @@ def _filter(node: Node, lines: Lines, k: str, number: int) -> str:
         raw = lines.set("inside", f"Less({numbers}, {column})")
     real = lines.set("mask_real", f"CastLike({raw}, {k})")
     one = lines.real("all_of_it", 1.0, k)
-    depth = lines.real("depth", said(node, "mask_filter_value", _FILTER), k)
+    depth = lines.real("depth", read_attribute(node, "mask_filter_value", _FILTER), k)
     apart = lines.set("apart", f"Sub({one}, {real})")
     low = lines.set("low", f"Mul({apart}, {depth})")
     return lines.set("spread", f"Unsqueeze({low}, {lines.numbers('spread_axes', axes)})")
@@ -147,11 +151,11 @@ def _later(lines: Lines, q: str, k: str) -> str:
 
 def _rotary(node: Node) -> str:
     lines = Lines()
-    width = known_int((node.dims(2) or [None])[-1])
+    width = as_int((node.dims(2) or [None])[-1])
     dims = node.dims(0) or []
-    heads = said(node, "num_heads", 0)
+    heads = read_attribute(node, "num_heads", 0)
     if len(dims) == 3 and not heads:
-        whole = known_int(dims[-1])
+        whole = as_int(dims[-1])
         if whole is None or width is None:
             raise node.refused("nothing says how many heads there are")
         heads = whole // (2 * width)
@@ -162,8 +166,10 @@ def _rotary(node: Node) -> str:
         batch = lines.set("batch", f"Gather(rotated_shape, {lines.numbers('first', [0])})")
         rows = lines.set("rows", f"Concat<axis = 0>({batch}, {lines.numbers('same', [1])})")
         places = lines.set("every_place", f"Expand({row}, {rows})")
-    rotated = said(node, "rotary_embedding_dim", 0)
-    attributes = f"interleaved = {said(node, 'interleaved', 0)}, rotary_embedding_dim = {rotated}"
+    rotated = read_attribute(node, "rotary_embedding_dim", 0)
+    attributes = (
+        f"interleaved = {read_attribute(node, 'interleaved', 0)}, rotary_embedding_dim = {rotated}"
+    )
     if len(dims) == 3:
         attributes += f", num_heads = {heads}"
     lines.set("y", f"RotaryEmbedding<{attributes}>(x, cosines, sines, {places})")

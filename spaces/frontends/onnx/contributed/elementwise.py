@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, real, said
+from spaces.frontends.onnx.contributed.text import (
+    Lines,
+    Write,
+    has,
+    pass_attributes,
+    read_attribute,
+    real,
+)
 from spaces.frontends.onnx.node import Node
 
 _CONVOLUTION = (
@@ -30,7 +37,7 @@ def _fast_gelu(node: Node) -> str:
 
 def _quick_gelu(node: Node) -> str:
     lines = Lines()
-    alpha = lines.real("alpha", said(node, "alpha", 1.702), "x")
+    alpha = lines.real("alpha", read_attribute(node, "alpha", 1.702), "x")
     scaled = lines.set("scaled", f"Mul(x, {alpha})")
     gate = lines.set("gate", f"Sigmoid({scaled})")
     lines.set("y", f"Mul(x, {gate})")
@@ -39,7 +46,7 @@ def _quick_gelu(node: Node) -> str:
 
 def _activate(node: Node, lines: Lines, value: str, parameters: Sequence[float]) -> str:
     """A value after the activation that a call names; gives its name."""
-    kind = said(node, "activation", "")
+    kind = read_attribute(node, "activation", "")
     if not kind:
         return value
     if kind == "Clip":
@@ -59,10 +66,10 @@ def _activate(node: Node, lines: Lines, value: str, parameters: Sequence[float])
 def _fuse_convolution(node: Node) -> str:
     lines = Lines()
     bias = ", b" if has(node, 2) else ""
-    found = lines.set("total", f"Conv{handed_on(_CONVOLUTION)}(x, w{bias})")
+    found = lines.set("total", f"Conv{pass_attributes(_CONVOLUTION)}(x, w{bias})")
     if has(node, 3):
         found = lines.set("sum", f"Add({found}, z)")
-    found = _activate(node, lines, found, said(node, "activation_params", ()))
+    found = _activate(node, lines, found, read_attribute(node, "activation_params", ()))
     lines.set("y", f"Identity({found})")
     return lines.function(["x", "w", "b", "z"], ["y"])
 
@@ -70,8 +77,8 @@ def _fuse_convolution(node: Node) -> str:
 def _fuse_gemm(node: Node) -> str:
     lines = Lines()
     names = ("alpha: float", "beta: float", "transA: int", "transB: int")
-    found = lines.set("total", f"Gemm{handed_on(names)}(a, b{', c' if has(node, 2) else ''})")
-    given = [said(node, f"activation_{name}", None) for name in ("alpha", "beta")]
+    found = lines.set("total", f"Gemm{pass_attributes(names)}(a, b{', c' if has(node, 2) else ''})")
+    given = [read_attribute(node, f"activation_{name}", None) for name in ("alpha", "beta")]
     found = _activate(node, lines, found, [p for p in given if p is not None])
     lines.set("y", f"Identity({found})")
     return lines.function(["a", "b", "c"], ["y"])
@@ -80,7 +87,7 @@ def _fuse_gemm(node: Node) -> str:
 def _fuse_product(node: Node) -> str:
     lines = Lines()
     a, b = (_turn(node, lines, number, name) for number, name in enumerate("ab"))
-    alpha = said(node, "alpha", 1.0)
+    alpha = read_attribute(node, "alpha", 1.0)
     product = lines.set("product", f"MatMul({a}, {b})")
     if alpha != 1.0:
         product = lines.set("scaled", f"Mul({product}, {lines.real('alpha', alpha, product)})")
@@ -91,9 +98,9 @@ def _fuse_product(node: Node) -> str:
 def _turn(node: Node, lines: Lines, number: int, name: str) -> str:
     """An operand of a product, in the order of axes that the product takes it in."""
     axes = list(range(node.rank(number)))
-    if said(node, f"transBatch{name.upper()}", 0):
+    if read_attribute(node, f"transBatch{name.upper()}", 0):
         axes = [*axes[1:-1], axes[0], axes[-1]]
-    if said(node, f"trans{name.upper()}", 0) and len(axes) > 1:
+    if read_attribute(node, f"trans{name.upper()}", 0) and len(axes) > 1:
         axes[-2:] = axes[:-3:-1]
     if axes == sorted(axes):
         return name

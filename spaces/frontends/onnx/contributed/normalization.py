@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, has, real, said
+from spaces.frontends.onnx.contributed.text import Lines, Write, has, read_attribute, real
 from spaces.frontends.onnx.converters.precision import NARROW
 from spaces.frontends.onnx.node import Node
 
 
 def _simplify(node: Node) -> str:
     lines = Lines()
-    first = said(node, "axis", -1) % node.rank(0)
+    first = read_attribute(node, "axis", -1) % node.rank(0)
     _scale(node, lines, "x", "scale", list(range(first, node.rank(0))))
     return lines.function(["x", "scale"], ["y", "inverse"])
 
@@ -24,7 +24,7 @@ def _scale(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) ->
     value = lines.set("wide", f"Cast<to = 1>({value})") if narrow else value
     squares = lines.set("squares", f"Mul({value}, {value})")
     mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")
-    small = lines.real("epsilon", said(node, "epsilon", 1e-5), value)
+    small = lines.real("epsilon", read_attribute(node, "epsilon", 1e-5), value)
     root = lines.set("root", f"Sqrt({lines.set('above_zero', f'Add({mean}, {small})')})")
     inverse = lines.set("inverse", f"Reciprocal({root})")
     normal = lines.set("normal", f"Mul({value}, {inverse})")
@@ -46,7 +46,9 @@ def _skip(node: Node) -> str:
     operands = f"{total}, gamma{beta}"
     results = ["y", "mean", "inverse", "total"]
     found = ", ".join(results[:3] if any(node.outputs[1:3]) else ["y"])
-    norm = f"LayerNormalization<axis = -1, epsilon = {real(said(node, 'epsilon', 1e-12))}>"
+    norm = (
+        f"LayerNormalization<axis = -1, epsilon = {real(read_attribute(node, 'epsilon', 1e-12))}>"
+    )
     lines.written.append(f"{found} = {norm}({operands})")
     return lines.function(["x", "skip", "gamma", "beta", "bias"], results)
 
@@ -71,7 +73,7 @@ def _embedding(node: Node) -> str:
         kind = lines.set("kind", "Gather(kinds, segments)")
         total = lines.set("of_kind", f"Add({total}, {kind})")
     lines.set("total", f"Identity({total})")
-    epsilon = real(said(node, "epsilon", 1e-12))
+    epsilon = real(read_attribute(node, "epsilon", 1e-12))
     lines.set("y", f"LayerNormalization<axis = -1, epsilon = {epsilon}>(total, gamma, beta)")
     counted = "mask" if has(node, 7) else lines.set("none", "Sub(ids, ids)")
     lines.set("index", f"ReduceSum<keepdims = 0>({counted}, {lines.numbers('last', [1])})")

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.text import Lines, Write, handed_on, has, said
+from spaces.frontends.onnx.contributed.text import (
+    Lines,
+    Write,
+    has,
+    pass_attributes,
+    read_attribute,
+)
 from spaces.frontends.onnx.node import Node
 
 _POOL = ("auto_pad: string", "ceil_mode: int", "count_include_pad: int", "kernel_shape: ints",
@@ -23,11 +29,11 @@ def _pair(operator: str, _: Node) -> str:
 
 
 def _one(operator: str, attributes: tuple[str, ...], node: Node) -> str:
-    if said(node, "channels_last", 0):
+    if read_attribute(node, "channels_last", 0):
         raise node.refused("its channels are last")
     lines = Lines()
     real = lines.set("x_real", "DequantizeLinear(x, x_scale, x_zero)")
-    found = lines.set("found", f"{operator}{handed_on(attributes)}({real})")
+    found = lines.set("found", f"{operator}{pass_attributes(attributes)}({real})")
     lines.set("y", f"QuantizeLinear({found}, scale, zero)")
     return lines.function(["x", "x_scale", "x_zero", "scale", "zero"], ["y"])
 
@@ -38,7 +44,7 @@ def _join(node: Node) -> str:
         names = [f"{name}{number}" for name in ("x", "scale", "zero")]
         operands += names
         parts.append(lines.set(f"real{number}", f"DequantizeLinear({', '.join(names)})"))
-    joined = f"Concat<axis = {said(node, 'axis', 0)}>({', '.join(parts)})"
+    joined = f"Concat<axis = {read_attribute(node, 'axis', 0)}>({', '.join(parts)})"
     lines.set("y", f"QuantizeLinear({lines.set('found', joined)}, scale, zero)")
     return lines.function(operands, ["y"])
 
@@ -46,7 +52,9 @@ def _join(node: Node) -> str:
 def _gemm(node: Node) -> str:
     lines = Lines()
     a, b = (
-        lines.set(f"{name}_turned", f"Transpose({name})") if said(node, f"trans{up}", 0) else name
+        lines.set(f"{name}_turned", f"Transpose({name})")
+        if read_attribute(node, f"trans{up}", 0)
+        else name
         for name, up in (("a", "A"), ("b", "B"))
     )
     total = lines.set("total", f"MatMulInteger({a}, {b}, a_zero, b_zero)")
@@ -54,7 +62,7 @@ def _gemm(node: Node) -> str:
         total = lines.set("sum", f"Add({total}, c)")
     real = lines.set("real", f"CastLike({total}, a_scale)")
     scale = lines.set("both", "Mul(a_scale, b_scale)")
-    if (alpha := said(node, "alpha", 1.0)) != 1.0:
+    if (alpha := read_attribute(node, "alpha", 1.0)) != 1.0:
         scale = lines.set("all_of_it", f"Mul({scale}, {lines.real('alpha', alpha, scale)})")
     found = lines.set("found", f"Mul({real}, {scale})")
     lines.set(
@@ -91,13 +99,14 @@ def _dynamic_product(node: Node) -> str:
 
 
 def _linear(operator: str, node: Node) -> str:
-    along = f"axis = {said(node, 'axis', 1)}, block_size = {said(node, 'block_size', 0)}"
+    axis, size = read_attribute(node, "axis", 1), read_attribute(node, "block_size", 0)
+    along = f"axis = {axis}, block_size = {size}"
     return f"(x, scale, zero) => (y) {{ y = {operator}<{along}>(x, scale, zero) }}"
 
 
 def _softmax(node: Node) -> str:
-    axis, last = said(node, "axis", -1), node.rank(0) - 1
-    if said(node, "opset", 13) < 13 and axis not in (-1, last):
+    axis, last = read_attribute(node, "axis", -1), node.rank(0) - 1
+    if read_attribute(node, "opset", 13) < 13 and axis not in (-1, last):
         raise node.refused("it normalises all axes from its axis on")
     return _one("Softmax", ("axis: int",), node)
 

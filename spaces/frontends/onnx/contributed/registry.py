@@ -29,7 +29,7 @@ _AMONG_ONNX = frozenset({"SimplifiedLayerNormalization"})
 """Those that are written as if they were ONNX's own."""
 
 
-def contributed_operators() -> list[str]:
+def list_contributed() -> list[str]:
     """The names of all that are known here."""
     return sorted(_OPERATORS)
 
@@ -41,7 +41,7 @@ def is_contributed(node: Any) -> bool:
     return node.domain == DOMAIN and node.op_type in _OPERATORS
 
 
-def contributed_function(node: Any, seen: Node) -> Any | None:
+def find_contributed(node: Any, seen: Node) -> Any | None:
     """What a node is made of, as a `FunctionProto`; None of any other node.
 
     Raises:

@@ -52,7 +52,7 @@ class Lines:
         return self.set(name, f"CastLike({constant}, {like})")
 
 
-def handed_on(attributes: Sequence[str]) -> str:
+def pass_attributes(attributes: Sequence[str]) -> str:
     """Attributes, each with its type, that a node has from the call; nothing where there are
     none."""
     given = ", ".join(f"{text} = @{text.partition(':')[0]}" for text in attributes)
@@ -70,7 +70,7 @@ def has(node: Node, number: int) -> bool:
     return node.input(number) is not None
 
 
-def said(node: Node, name: str, usual: Any) -> Any:
+def read_attribute(node: Node, name: str, usual: Any) -> Any:
     """An attribute, text as such."""
     found = node.attributes.get(name, usual)
     return found.decode() if isinstance(found, bytes) else found

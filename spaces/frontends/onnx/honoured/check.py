@@ -114,7 +114,7 @@ def _find_unhonoured(node: Node, found: Row, schema: Any) -> Iterator[str]:
     for name, value in node.attributes.items():
         if name not in schema.attributes:
             yield f"its attribute {name} is not known in opset {node.opset}"
-        elif not _taken(value, found.attributes.get(name, ()), defaults.get(name)):
+        elif not _is_taken(value, found.attributes.get(name, ()), defaults.get(name)):
             yield f"its attribute {name}{_text(value)} is not taken"
     for number, value in enumerate(node.inputs):
         if value is not None:
@@ -141,7 +141,7 @@ def _is_known(value: Value) -> bool:
     return constant or value.numbers is not None
 
 
-def _taken(value: Any, values: Values, default: Any) -> bool:
+def _is_taken(value: Any, values: Values, default: Any) -> bool:
     if values is ANY or _plain(value) == _plain(default):
         return True
     return _plain(value) in values

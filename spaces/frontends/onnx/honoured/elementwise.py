@@ -21,7 +21,7 @@ from spaces.frontends.onnx.honoured.rows import (
 from spaces.frontends.onnx.node import Node
 
 
-def _aligned(node: Node) -> str | None:
+def _check_alignment(node: Node) -> str | None:
     """Below version 7 an attribute says at which axis the second operand begins."""
     dims, others = node.dims(0), node.dims(1)
     axis = node.attributes.get("axis")
@@ -65,7 +65,9 @@ def _one(since: int, types: frozenset[str] = FLOATS) -> Row:
 
 def _two(types: frozenset[str], since: int = 1) -> Row:
     """Of two operands; below version 7 attributes say how these are aligned."""
-    return row(since, types, types, limit=_aligned, axis=ANY, broadcast=ANY, consumed_inputs=ANY)
+    return row(
+        since, types, types, limit=_check_alignment, axis=ANY, broadcast=ANY, consumed_inputs=ANY
+    )
 
 
 ELEMENTWISE: Mapping[str, Row] = MappingProxyType(
@@ -104,7 +106,7 @@ ELEMENTWISE: Mapping[str, Row] = MappingProxyType(
         "Neg": _one(1, FLOATS | SIGNED),
         "Not": row(1, BOOL),
         "PRelu": row(1, REALS, REALS, limit=_channels, consumed_inputs=ANY),
-        "Pow": row(1, REALS, REALS, limit=_aligned, axis=ANY, broadcast=ANY),
+        "Pow": row(1, REALS, REALS, limit=_check_alignment, axis=ANY, broadcast=ANY),
         "Relu": _one(1, FLOATS | SIGNED),
         "Round": row(11, FLOATS),
         "Selu": row(1, SINGLE, alpha=ANY, gamma=ANY, consumed_inputs=ANY),

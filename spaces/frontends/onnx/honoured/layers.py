@@ -39,7 +39,7 @@ def _integral(node: Node) -> str | None:
     return fraction_of_integers(node, "alpha", "beta")
 
 
-def _padded_once(node: Node) -> str | None:
+def _check_padding(node: Node) -> str | None:
     """TVM pads as both attributes say."""
     same = node.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
     return "its attribute pads is not taken with auto_pad" if same and _pads(node) else None
@@ -86,7 +86,7 @@ def _even_pads(node: Node) -> str | None:
     return None if same else "its attribute pads is not taken where they are not all the same"
 
 
-def _aligned_rois(node: Node) -> str | None:
+def _check_rois(node: Node) -> str | None:
     """TVM takes half a pixel off before it scales."""
     half = node.attributes.get("coordinate_transformation_mode", b"half_pixel") == b"half_pixel"
     if not half or node.opset < 16 or node.attributes.get("spatial_scale", 1.0) == 1.0:
@@ -110,13 +110,13 @@ def _inference(node: Node) -> str | None:
 def _not_trained(node: Node) -> str | None:
     if node.input(2) is None:
         return _inference(node)
-    training, ratio = (_known(node, number) for number in (2, 1))
+    training, ratio = (_read_number(node, number) for number in (2, 1))
     if training == 0 or ratio == 0:
         return None
     return "its input training_mode is not taken unless it is known to be false"
 
 
-def _known(node: Node, number: int) -> float | None:
+def _read_number(node: Node, number: int) -> float | None:
     """A number that is an operand, if it is known."""
     value = node.input(number)
     constant = getattr(getattr(value, "expression", None), "value", None)
@@ -176,7 +176,7 @@ LAYERS: Mapping[str, Row] = MappingProxyType(
         ),
         "MatMul": row(1, FLOATS | WIDE, FLOATS | WIDE),
         "MatMulInteger": row(10, _BYTES, _BYTES, _BYTES, _BYTES),
-        "Conv": row(1, FLOATS, FLOATS, FLOATS, limit=_padded_once, **_CONVOLUTION),
+        "Conv": row(1, FLOATS, FLOATS, FLOATS, limit=_check_padding, **_CONVOLUTION),
         "ConvTranspose": row(
             1, FLOATS, FLOATS, FLOATS, limit=_shape_as_is,
             **_CONVOLUTION, output_padding=ANY, output_shape=ANY,
@@ -197,7 +197,7 @@ LAYERS: Mapping[str, Row] = MappingProxyType(
         ),
         "MaxRoiPool": row(1, FLOATS, FLOATS, pooled_shape=ANY, spatial_scale=ANY),
         "RoiAlign": row(
-            10, _DOUBLE, _DOUBLE, INT64, limit=_aligned_rois,
+            10, _DOUBLE, _DOUBLE, INT64, limit=_check_rois,
             coordinate_transformation_mode=("output_half_pixel",), mode=(), output_height=ANY,
             output_width=ANY, sampling_ratio=ANY, spatial_scale=ANY,
         ),

@@ -78,6 +78,6 @@ def row(
     return Row(since, operands, gives, known, limit, MappingProxyType(attributes))
 
 
-def refused(why: str, *operands: Types, since: int = 1, **attributes: Values) -> Row:
+def refuse_all(why: str, *operands: Types, since: int = 1, **attributes: Values) -> Row:
     """The row of an operator of which no node is left to TVM."""
     return Row(since, operands, (1, 1), (), lambda _: why, MappingProxyType(attributes))

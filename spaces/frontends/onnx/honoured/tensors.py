@@ -21,7 +21,7 @@ from spaces.frontends.onnx.honoured.rows import (
     REALS,
     WIDE,
     Row,
-    refused,
+    refuse_all,
     row,
 )
 from spaces.frontends.onnx.node import Node
@@ -124,14 +124,14 @@ TENSORS: Mapping[str, Row] = MappingProxyType(
         "Optional": row(15, PLAIN, limit=_empty, type=()),
         "OptionalGetElement": row(15, PLAIN),
         "OptionalHasElement": row(15, PLAIN),
-        "ConcatFromSequence": refused(_SEQUENCE, NONE, since=11, axis=(), new_axis=()),
-        "SequenceAt": refused(_SEQUENCE, NONE, NONE, since=11),
-        "SequenceConstruct": refused(_SEQUENCE, NONE, since=11),
-        "SequenceEmpty": refused(_SEQUENCE, since=11, dtype=()),
-        "SequenceErase": refused(_SEQUENCE, NONE, NONE, since=11),
-        "SequenceInsert": refused(_SEQUENCE, NONE, NONE, NONE, since=11),
-        "SequenceLength": refused(_SEQUENCE, NONE, since=11),
-        "SplitToSequence": refused(_SEQUENCE, NONE, NONE, since=11, axis=(), keepdims=()),
+        "ConcatFromSequence": refuse_all(_SEQUENCE, NONE, since=11, axis=(), new_axis=()),
+        "SequenceAt": refuse_all(_SEQUENCE, NONE, NONE, since=11),
+        "SequenceConstruct": refuse_all(_SEQUENCE, NONE, since=11),
+        "SequenceEmpty": refuse_all(_SEQUENCE, since=11, dtype=()),
+        "SequenceErase": refuse_all(_SEQUENCE, NONE, NONE, since=11),
+        "SequenceInsert": refuse_all(_SEQUENCE, NONE, NONE, NONE, since=11),
+        "SequenceLength": refuse_all(_SEQUENCE, NONE, since=11),
+        "SplitToSequence": refuse_all(_SEQUENCE, NONE, NONE, since=11, axis=(), keepdims=()),
         "Einsum": row(12, NUMBERS, equation=ANY),
     }
 )  # fmt: skip

@@ -31,7 +31,7 @@ class _Change:
     term: Array
 
 
-def merged_convolutions(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) -> list[Any]:
+def merge_convolutions(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) -> list[Any]:
     """Nodes, with what can be put into convolutions in these.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
-from spaces.frontends.onnx.simplifier.convolutions import merged_convolutions
+from spaces.frontends.onnx.simplifier.convolutions import merge_convolutions
 from spaces.frontends.onnx.simplifier.folding import with_computed_constants
 from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
 from spaces.frontends.onnx.simplifier.names_read import names_read, read_within, uses
@@ -62,7 +62,7 @@ def simplify(proto: Any) -> None:
     nodes = list(_sort(graph.node))
     nodes = with_computed_constants(nodes, known, proto.opset_import, own)
     nodes = _without_repeated(nodes, known, own, kept | read_inside)
-    nodes = merged_convolutions(nodes, known, kept)
+    nodes = merge_convolutions(nodes, known, kept)
     nodes, read = _find_needed(nodes, kept)
     del graph.node[:]
     graph.node.extend(nodes)

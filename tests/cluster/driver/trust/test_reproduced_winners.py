@@ -17,7 +17,7 @@ from tests.cluster.driver.real_run import database
 
 pytestmark = [pytest.mark.tvm, pytest.mark.slow]
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "run-443414d"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "run"
 
 
 def copied(which: str, folder: Path) -> Path:

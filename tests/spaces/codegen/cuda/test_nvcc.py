@@ -66,20 +66,20 @@ def test_the_toolkit_that_is_named_goes_first_and_then_the_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     named, packaged, on_path = (program(tmp_path / name) for name in ("home", "package", "path"))
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: packaged)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: packaged)
     path = {"PATH": str(on_path.parent)}
     assert find_nvcc({"CUDA_HOME": str(tmp_path / "home"), **path}) == named
     assert find_nvcc({"CUDA_PATH": str(tmp_path / "home"), **path}) == named
     assert find_nvcc({"CUDA_HOME": str(tmp_path / "gone"), **path}) == packaged
     assert find_nvcc(path) == packaged
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     assert find_nvcc(path) == on_path
 
 
 def test_without_one_the_extra_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
     with pytest.raises(TunerError, match=r"pip install 'elastic-tuner\[cuda\]'") as refused:
         find_nvcc({"PATH": str(tmp_path)})
@@ -123,7 +123,7 @@ def test_the_toolchain_of_a_cuda_target_names_the_compiler_and_its_flags(
 def test_a_machine_that_only_measures_may_have_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
     for name in ("PATH", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.setenv(name, "")

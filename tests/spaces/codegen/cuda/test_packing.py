@@ -143,7 +143,7 @@ def test_packed_imports_of_another_form_are_refused(executable: Executable) -> N
 def test_without_a_compiler_an_export_says_what_brings_it(
     executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvcc, "packaged_nvcc", lambda: None)
+    monkeypatch.setattr(nvcc, "find_packaged_nvcc", lambda: None)
     monkeypatch.setattr(nvcc, "_USUAL", tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TunerError, match=r"elastic-tuner\[cuda\]"):

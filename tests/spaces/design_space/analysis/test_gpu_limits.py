@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.proposals import TARGET
-from spaces.design_space.analysis.draws import drawn, draws
+from spaces.design_space.analysis.draws import draws, read_draws
 from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile
 from spaces.design_space.analysis.interpreter import read_sketch
 from spaces.design_space.analysis.launch import DeviceLimits, Launch
@@ -138,7 +138,7 @@ def test_what_tvm_takes_is_not_refused(gpu_task: Task) -> None:
         except InvalidCandidate:
             continue
         seen += 1
-        assert space.why_not(trace) == "", drawn(trace)
+        assert space.why_not(trace) == "", read_draws(trace)
     assert seen, "some of them pass"
 
 

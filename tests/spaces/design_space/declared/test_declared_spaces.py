@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spaces.design_space.declared.fit import fit
-from spaces.design_space.declared.spaces import declared_spaces
+from spaces.design_space.declared.spaces import find_declared
 from spaces.design_space.realize import realize
 from spaces.design_space.task_space import TaskSpace
 from spaces.design_space.trace_space import TraceSpace
@@ -104,7 +104,7 @@ def test_only_what_is_declared_is_searched(bare: Task) -> None:
 
 def test_learned_weights_turn_drafts_away(bare: Task) -> None:
     task = with_space(bare, "SPACE = space.union(tiled, space.ours())")
-    (mine,) = declared_spaces(task)
+    (mine,) = find_declared(task)
     space = TaskSpace(task)
     weights = ((mine.name, 0.02),)
     drafts = [Draft(task.key, n, 5 * n, weights=weights) for n in range(2, 80)]
@@ -220,7 +220,7 @@ BRANCHING = [
 def test_a_template_may_be_run_anew_for_each_sample(bare: Task) -> None:
     """The strategy replay-function: control flow depends on what was drawn."""
     task = with_space(bare, *BRANCHING)
-    (space,) = declared_spaces(task)
+    (space,) = find_declared(task)
     drafts = [Draft(bare.key, number, number, anew=True) for number in range(24)]
     points = [space.realize_draft(draft) for draft in drafts]
     unrolled = ["unroll" in str(point.schedule.mod) for point in points]
@@ -284,7 +284,7 @@ def test_a_constraint_that_nothing_satisfies_is_an_invalid_draft(bare: Task) -> 
 
 def test_a_rule_applies_to_its_blocks_beside_tvms_own(bare: Task) -> None:
     def sketches(what: str) -> int:
-        (space,) = declared_spaces(with_space(bare, f"SPACE = {what}"))
+        (space,) = find_declared(with_space(bare, f"SPACE = {what}"))
         assert isinstance(space, TraceSpace)
         return len(space.sketches)
 
@@ -305,7 +305,7 @@ def test_stock_objects_are_taken_as_they_are(bare: Task) -> None:
         "        lambda: ms.schedule_rule.RandomComputeLocation(), stock=False, name='one'),",
         ")",
     )
-    assert [s.name.partition("@")[0] for s in declared_spaces(task)] == [
+    assert [s.name.partition("@")[0] for s in find_declared(task)] == [
         "declared:made",
         "declared:fn",
         "declared:one",
@@ -434,7 +434,7 @@ def test_constants_of_a_template_are_decisions(bare: Task) -> None:
         "SPACE = opened",
     ]
     task = with_space(bare, *lines)
-    (mine,) = declared_spaces(task)
+    (mine,) = find_declared(task)
     assert mine.points is None
     found = drawn(task, 40)
     assert len({c.key for c in found}) == 5, "a tile of 4 may be 1, 2, 4, 8 or 16"

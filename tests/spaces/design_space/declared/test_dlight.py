@@ -14,7 +14,7 @@ import pytest
 from benchmarks.proposals import TARGET
 from spaces.codegen.artifact import build_artifact
 from spaces.design_space.declared.fit import fit
-from spaces.design_space.declared.spaces import declared_spaces
+from spaces.design_space.declared.spaces import find_declared
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.realize import realize
 from spaces.design_space.trace_space import TraceSpace
@@ -23,7 +23,7 @@ from spaces.ir.schedules import (
     InvalidCandidate,
     canonical_payload,
     code_hash,
-    replayed,
+    replay,
     task_module,
 )
 from spaces.lowering.extract_tasks import task_of
@@ -72,7 +72,7 @@ def task(request: pytest.FixtureRequest) -> Task:
 
 
 def test_its_points_are_many_and_most_are_valid(task: Task) -> None:
-    (space,) = declared_spaces(task)
+    (space,) = find_declared(task)
     points, refused = [], 0
     for number in range(24):
         try:
@@ -85,10 +85,10 @@ def test_its_points_are_many_and_most_are_valid(task: Task) -> None:
 
 
 def test_what_the_rules_make_is_one_of_its_points(task: Task) -> None:
-    (space,) = declared_spaces(task)
+    (space,) = find_declared(task)
     assert isinstance(space, TraceSpace)
     module = task_module(task.module)
-    undrawn = [replayed(module, canonical_payload(trace)) for trace in space.sketches]
+    undrawn = [replay(module, canonical_payload(trace)) for trace in space.sketches]
     made = realize(task, default_candidate(task))
     assert code_hash(made.mod) in {code_hash(schedule.mod) for schedule in undrawn}
 
@@ -97,7 +97,7 @@ def test_what_the_rules_make_is_one_of_its_points(task: Task) -> None:
 @pytest.mark.slow
 def test_its_points_compile(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
-    (space,) = declared_spaces(task)
+    (space,) = find_declared(task)
     for number in range(100, 120):
         with suppress(InvalidCandidate):
             point = space.realize_draft(Draft(task.key, number, number))
@@ -123,7 +123,7 @@ for candidate in candidates:
 
 
 def test_another_process_writes_its_points_without_parsing_intrinsics(task: Task) -> None:
-    (space,) = declared_spaces(task)
+    (space,) = find_declared(task)
     point = next(filter(None, (drafted(space, task, number) for number in range(30))))
     written = replace(
         point.candidate, trace=canonical_payload(point.schedule.trace, postprocessed=True)

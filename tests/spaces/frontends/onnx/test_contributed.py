@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from spaces.frontends.model import load_model
-from spaces.frontends.onnx.contributed.registry import contributed_operators, is_contributed
+from spaces.frontends.onnx.contributed.registry import is_contributed, list_contributed
 from tests.spaces.frontends.onnx import test_exported_networks as exported
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, compare, parsed, refusal
 from tuner.errors import TunerError
@@ -403,4 +403,4 @@ def test_products_of_16_bits(signs: str) -> None:
 
 def test_each_operator_is_tested() -> None:
     text = Path(__file__).read_text()
-    assert [name for name in contributed_operators() if f"{name}" not in text] == []
+    assert [name for name in list_contributed() if f"{name}" not in text] == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spaces.frontends.onnx.dimension_names import declared_names
-from tuner.dynamic.derived_names import derived
+from spaces.frontends.onnx.dimension_names import name_dimensions
+from tuner.dynamic.derived_names import derive
 
 
 def declared_name(text: str) -> str:
-    return declared_names([text])[text]
+    return name_dimensions([text])[text]
 
 
 @pytest.mark.parametrize("text", ["N", "batch_size", "unk__0"])
@@ -31,7 +31,7 @@ def test_a_name_stays(text: str) -> None:
 )
 def test_an_expression_of_one_name_says_its_value(text: str, name: str, of_nine: int) -> None:
     assert declared_name(text) == name
-    assert derived(name, {"h": 9}) == of_nine
+    assert derive(name, {"h": 9}) == of_nine
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_anything_else_is_a_name_by_itself(text: str, name: str) -> None:
     ],
 )
 def test_names_stay_apart(texts: list[str], names: list[str]) -> None:
-    assert [declared_names(texts)[text] for text in texts] == names
+    assert [name_dimensions(texts)[text] for text in texts] == names

@@ -11,7 +11,7 @@ from spaces.codegen.executable import compile_module, run_once
 from spaces.ir.schedules import new_schedule
 from spaces.lowering.lower import lower
 from spaces.passes.cuda.host_loops import refuse_host_loops
-from spaces.targets.target import emulated_target, resolve_target
+from spaces.targets.target import emulate_target, resolve_target
 from tests.needed import needs_nvcc
 from tests.spaces.lowering.test_host_results import graph, relax_op
 
@@ -55,7 +55,7 @@ def test_sorting_along_any_axis_is_done_by_threads(name: str, axis: int) -> None
 
 
 def test_what_was_sorted_along_another_axis_comes_back_in_its_place() -> None:
-    emulated, x = emulated_target(CUDA), np.random.default_rng(0).permutation(60).astype("float32")
+    emulated, x = emulate_target(CUDA), np.random.default_rng(0).permutation(60).astype("float32")
     x = x.reshape(3, 4, 5)
 
     def sort(tensor: Any) -> Any:

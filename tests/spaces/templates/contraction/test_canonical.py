@@ -13,7 +13,7 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.cpu_passes import before_compile
 from spaces.templates.base import HasTwins, Template, draw, setting
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.int8.template import int8_templates
 from tests.few_examples import examples
 from tests.spaces.after_pass import modules_after
@@ -66,7 +66,7 @@ def test_one_setting_stands_for_all_that_give_its_program(tensors: Tensors, seed
 
 def test_so_it_is_for_products_of_bytes() -> None:
     task = product_task((40, 48, 64))
-    for template in int8_templates(task, matched(task)):
+    for template in int8_templates(task, match_contraction(task)):
         twins(task, template, 0, 3)
 
 

@@ -21,7 +21,7 @@ from spaces.ir.schedules import InvalidCandidate, code_hash, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.target import resolve_target
 from spaces.templates.base import Template
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import contraction_templates
 from tests.contracts.programs import write_down
 from tests.few_examples import examples
@@ -57,7 +57,7 @@ def program_task(tensors: Sequence[Any], *, constants: Sequence[int] = ()) -> Ta
 
 
 def templates_for(task: Task) -> list[Template]:
-    return contraction_templates(task, matched(task))
+    return contraction_templates(task, match_contraction(task))
 
 
 def matmul(a: Any, b: Any, *, ta: bool = False, tb: bool = False) -> Any:

@@ -13,7 +13,7 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.lowering.task_shapes import shapes_of
 from spaces.targets.target import resolve_target
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from tests.contracts.programs import write_down
 from tests.spaces.red_zones import Array, check_shapes, feasible
@@ -119,7 +119,9 @@ def test_any_setting_computes_every_batch_and_image(name: str, number: int) -> N
     instances = [tuple(sorted(zip("NHW", size, strict=True))) for size in sizes]
     shapes = [dict(shapes_of(lowered, task.name, ((i, 1.0),))[0][0]) for i in instances]
     templates = [
-        t for t in contraction_templates(task, matched(task)) if isinstance(t, ContractionTemplate)
+        t
+        for t in contraction_templates(task, match_contraction(task))
+        if isinstance(t, ContractionTemplate)
     ]
     assert templates
     template = templates[number % len(templates)]

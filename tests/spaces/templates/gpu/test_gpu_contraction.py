@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from spaces.codegen.artifact import build_artifact
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
-from spaces.deploy.dispatch import dispatched
+from spaces.deploy.dispatch import make_dispatcher
 from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
-from spaces.ir.symbolic import specialised
+from spaces.ir.symbolic import specialise
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target, resolve_target
@@ -281,7 +281,7 @@ def moved_bytes(name: str, sizes: dict[str, int]) -> int:
     """Bytes of a product's operands and result on a shape."""
     from tvm.ir import load_json
 
-    function = specialised(load_json(symbolic_task(name).module), sizes)["main"]
+    function = specialise(load_json(symbolic_task(name).module), sizes)["main"]
     elements = [prod(tvm_compat.param_shape(p) or ()) for p in function.params]
     return 4 * sum(sorted(elements)[-3:])
 
@@ -377,7 +377,7 @@ def test_two_kernels_and_their_dispatcher_are_one_library() -> None:
     from tvm.ir import IRModule
 
     kernels = [scheduled("NT", knobs) for knobs in some_settings("NT", 2, seed=4)]
-    functions = dispatched("main", kernels, Split("T", 32, Leaf(0), Leaf(1)))
+    functions = make_dispatcher("main", kernels, Split("T", 32, Leaf(0), Leaf(1)))
     found = uses(build_artifact(IRModule(functions), CUDA))
     assert set(found) == {"main_kernel0_kernel", "main_kernel1_kernel"}
 

@@ -28,7 +28,7 @@ from spaces.ir.schedules import code_hash, task_module
 from spaces.lowering.extract_tasks import extract, task_of
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
-from spaces.templates.contraction.match import matched
+from spaces.templates.contraction.match import match_contraction
 from spaces.templates.int8.template import int8_templates
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
@@ -136,7 +136,7 @@ def answer(task: Task, schedule: Any, given: Sequence[Array]) -> Array:
 
 def point_of(task: Task, variant: int, place: float) -> Point:
     """A point of one of a task's templates, near the front of its ranking or far behind."""
-    templates = int8_templates(task, matched(task))
+    templates = int8_templates(task, match_contraction(task))
     space = KnobSpace(task, templates[variant % len(templates)])
     return write_down(space, space.ranked[int(len(space.ranked) * place**2)])
 
@@ -274,7 +274,7 @@ def test_each_cpu_that_has_the_instruction_gets_it_in_its_widest_registers(
 @pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int16", "int16"), ("int32", "int8")])
 def test_wider_integers_are_left_to_the_rules(dtypes: tuple[str, str]) -> None:
     task = product_task((64, 64, 64), dtypes)
-    assert int8_templates(task, matched(task)) == []
+    assert int8_templates(task, match_contraction(task)) == []
 
 
 def test_features_are_extracted_from_programs_with_intrinsics() -> None:
@@ -308,7 +308,9 @@ def test_a_name_says_all_there_is_to_know_of_an_intrinsic(dot: vnni.Dot) -> None
 def test_names_of_others_are_none_of_ours() -> None:
     assert vnni.parse("dot_16x4_vnni") is None
     assert vnni.parse("tuner.vnni.dot_xx_r1") is None
-    assert vnni.named('[["Tensorize",["l1",false],["\\"tuner.vnni.dot_xx_r1\\""],[]]]') == []
+    assert (
+        vnni.find_intrinsics('[["Tensorize",["l1",false],["\\"tuner.vnni.dot_xx_r1\\""],[]]]') == []
+    )
 
 
 _REPLAY = """
@@ -319,7 +321,7 @@ from tuner.candidate import Candidate, CandidateKind
 from tuner.task import Task
 module, target, payload = sys.stdin.read().split(chr(0))
 task = Task("key", "name", module, target)
-print(code_hash(realize(task, Candidate(CandidateKind.TRACE, payload, "kernel:int8-1.0")).mod))
+print(code_hash(realize(task, Candidate(CandidateKind.TRACE, payload, "")).mod))
 """
 
 

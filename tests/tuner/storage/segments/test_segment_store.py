@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
-from tuner.files.folder_lock import locked
+from tuner.files.locks import hold_lock
 from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.storage.base import RecordStore, begin_session, elapsed_s
-from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
+from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks, TrackingEntries
 from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
 from tuner.storage.objects.url import open_object_store
-from tuner.storage.segments.format import Segment, encode, records_in
+from tuner.storage.segments.format import Measured, Segment, encode
 from tuner.storage.segments.index import catch_up, discard, mark
 from tuner.storage.segments.lease import Lease, LeaseLost
 from tuner.storage.segments.log import Position, last_number, path_of, read_on
@@ -234,7 +234,7 @@ class TestDiscarding:
             store.append_many([(record(1), None)])
         begun = SqliteStore(tmp_path / "new.sqlite")
         number = (tmp_path / "new.sqlite").stat().st_ino
-        with closing(begun), locked(tmp_path):
+        with closing(begun), hold_lock(tmp_path):
             reader = threading.Thread(target=catch_up, args=(objects, tmp_path / "new.sqlite"))
             reader.start()
             mark(begun, Position())
@@ -249,7 +249,8 @@ class TestSegments:
         with closing(opened(objects, tmp_path)) as store:
             new = store.append_many([(record(n % 150), None) for n in range(300)])
             assert new == [True] * 150 + [False] * 150
-        sizes = [records_in(segment.entries) for _, segment in read_on(objects, Position())]
+        segments = [segment for _, segment in read_on(objects, Position())]
+        sizes = [sum(isinstance(e, Measured) for e in segment.entries) for segment in segments]
         assert [n for n in sizes if n] == [64, 64, 22]
 
     def test_are_written_by_themselves_when_a_record_is_old(self, tmp_path: Path) -> None:
@@ -298,6 +299,16 @@ class TestSegments:
         for name in ("index", "new"):
             with closing(SqliteStore(tmp_path / f"{name}.sqlite", read_only=True)) as index:
                 assert index.after(0, 100) == expected
+
+    def test_tracking_entries_are_on_every_machine(self, tmp_path: Path) -> None:
+        objects = MemoryObjectStore()
+        with closing(opened(objects, tmp_path)) as store:
+            store.append_many([(record(1), None)])
+            store.put(TrackingEntries(["said"]))
+            store.flush()
+        catch_up(objects, tmp_path / "new.sqlite")
+        with closing(SqliteStore(tmp_path / "new.sqlite", read_only=True)) as index:
+            assert index.entries_after(0, 9) == [(1, 1, "said")]
 
     def test_heartbeats_go_with_others_and_are_seen_at_once(self, tmp_path: Path) -> None:
         objects = MemoryObjectStore()

@@ -23,9 +23,9 @@ from tuner.storage.facts import (
     SessionEnded,
     Sizes,
     Tasks,
+    TrackingEntries,
 )
 from tuner.storage.history import History
-from tuner.storage.memory import MemoryStore
 from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.format import (
     Entry,
@@ -38,6 +38,7 @@ from tuner.storage.segments.format import (
 )
 from tuner.storage.segments.index import replay
 from tuner.storage.segments.log import Position, add, holds, path_of, put_aside, read_on
+from tuner.storage.sqlite_store import MemoryStore
 from tuner.task import Task
 from tuner.utilisation import SlotSpan
 
@@ -59,6 +60,7 @@ ENTRIES: tuple[Entry, ...] = (
     SessionAlive(1, 6.0, {"runner": {"busy": 0.5}}),
     SessionAlive(1, 7.0),
     History((SlotSpan("runner", "r", "busy", 5.0, 6.5, "t"),)),
+    TrackingEntries(["{}"]),
     SessionEnded(1, 8.0, "done"),
 )
 SEGMENT = Segment(1, 3, "", ENTRIES)
@@ -82,12 +84,12 @@ class TestFile:
         data = encode(SEGMENT)
         first, _, content = data.partition(b"\n")
         checksum = hashlib.sha256(content).hexdigest()
-        assert first.decode() == f"tuner segment 4 {checksum}"
+        assert first.decode() == f"tuner segment 5 {checksum}"
         assert checksum_of(data) == checksum
 
     def test_is_readable_with_ordinary_programs(self) -> None:
         _, header, body = encode(SEGMENT).split(b"\n", 2)
-        assert header == b'{"number":1,"epoch":3,"previous":"","entries":8}'
+        assert header == b'{"number":1,"epoch":3,"previous":"","entries":9}'
         assert gzip.decompress(body).splitlines()[3] == b'{"begin":1,"time":5.0}'
 
     @given(st.data())
@@ -100,8 +102,8 @@ class TestFile:
                 decode(broken)
 
     def test_of_another_version_is_refused_by_name(self) -> None:
-        data = encode(SEGMENT).replace(b"tuner segment 4 ", b"tuner segment 7 ", 1)
-        with pytest.raises(TunerError, match=r"format version 7.*reads version 4"):
+        data = encode(SEGMENT).replace(b"tuner segment 5 ", b"tuner segment 7 ", 1)
+        with pytest.raises(TunerError, match=r"format version 7.*reads version 5"):
             decode(data)
 
     @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ class TestFile:
     def test_that_is_whole_but_none_of_ours_is_torn(self, content: bytes) -> None:
         checksum = hashlib.sha256(content).hexdigest().encode()
         with pytest.raises(Torn):
-            decode(b"tuner segment 4 " + checksum + b"\n" + content)
+            decode(b"tuner segment 5 " + checksum + b"\n" + content)
 
 
 def chain(objects: MemoryObjectStore, *epochs: int) -> list[Position]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.elementwise.casts import converted_to
+from spaces.frontends.onnx.converters.elementwise.casts import convert_to
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import NUMPY_FLOATS, is_float
 
@@ -133,7 +133,7 @@ def _shrink(node: Node, builder: Any) -> Any:
     below = emit(relax.op.less(x, relax.const(-edge, kind)))
     rest = emit(relax.op.where(above, moved[0], relax.const(0, kind)))
     found = emit(relax.op.where(below, moved[1], rest))
-    return converted_to(builder, found, dtype)
+    return convert_to(builder, found, dtype)
 
 
 def _leaky(node: Node, builder: Any) -> Any:
@@ -168,7 +168,7 @@ def _in_32_bits(operator: str, node: Node, builder: Any) -> Any:
     if dtype not in SHORT:
         return None
     wide = builder.emit(relax.op.astype(x, "float32"))
-    return converted_to(builder, builder.emit(getattr(relax.op, operator)(wide)), dtype)
+    return convert_to(builder, builder.emit(getattr(relax.op, operator)(wide)), dtype)
 
 
 def _floats(node: Node, builder: Any) -> tuple[Any, str]:

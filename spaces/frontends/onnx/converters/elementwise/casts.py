@@ -68,7 +68,7 @@ PLAIN = (
 """Other types that are converted from and to."""
 
 
-def converted_to(
+def convert_to(
     builder: Any,
     x: Any,
     dtype: str,
@@ -103,11 +103,11 @@ def converted_to(
         real = builder.emit(relax.op.astype(x, "float32"))
         return _write(builder, real, dtype, saturate, round_mode)
     if dtype in KEPT_IN:
-        return _narrow(builder, converted_to(builder, x, KEPT_IN[dtype]), dtype)
+        return _narrow(builder, convert_to(builder, x, KEPT_IN[dtype]), dtype)
     if is_float(source) and not is_float(dtype):
         return _whole(builder, x, source, dtype)
     if dtype == "bfloat16":
-        return _shorten(builder, converted_to(builder, x, "float32"))
+        return _shorten(builder, convert_to(builder, x, "float32"))
     return builder.emit(relax.op.astype(x, dtype))
 
 

@@ -10,9 +10,9 @@ from spaces.frontends.onnx.converters.elementwise.casts import (
     BYTE_FLOATS,
     KEPT_IN,
     PLAIN,
-    converted_to,
+    convert_to,
 )
-from spaces.frontends.onnx.converters.elementwise.folded import folded, known_array
+from spaces.frontends.onnx.converters.elementwise.folded import fold_known, read_known
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import NUMPY_FLOATS, numpy_dtype
 from spaces.lowering.relax_rewrite import constant
@@ -21,7 +21,7 @@ _ROUNDED = frozenset({*NUMPY_FLOATS, "bfloat16"})
 """Floats that NumPy rounds to as ONNX says."""
 
 
-def named_type(node: Node, number: int) -> str:
+def name_type(node: Node, number: int) -> str:
     """The element type that ONNX has under a number, as TVM calls it.
 
     Raises:
@@ -37,14 +37,14 @@ def named_type(node: Node, number: int) -> str:
 
 
 def _cast(node: Node, builder: Any) -> Any:
-    return _convert(node, builder, named_type(node, node.attributes["to"]))
+    return _convert(node, builder, name_type(node, node.attributes["to"]))
 
 
 def _cast_like(node: Node, builder: Any) -> Any:
     value, like = node.input(0), node.input(1)
     assert value is not None
     assert like is not None
-    known = known_array(value)
+    known = read_known(value)
     if known is not None and {value.kind, like.kind} <= _ROUNDED:
         return constant(known.astype(numpy_dtype(like.kind)))
     return _convert(node, builder, like.kind)
@@ -54,7 +54,7 @@ def _convert(node: Node, builder: Any, dtype: str) -> Any:
     value = node.input(0)
     assert value is not None
     mode = node.attributes.get("round_mode", b"up")
-    return converted_to(
+    return convert_to(
         builder,
         value.tensor(builder),
         dtype,
@@ -67,7 +67,7 @@ def _convert(node: Node, builder: Any, dtype: str) -> Any:
 def _bits(node: Node, builder: Any) -> Any:
     from tvm import topi
 
-    value, dtype = node.input(0), named_type(node, node.attributes["to"])
+    value, dtype = node.input(0), name_type(node, node.attributes["to"])
     assert value is not None
     if any(kind in KEPT_IN and kind not in BYTE_FLOATS for kind in (value.kind, dtype)):
         raise node.refused("it takes bits of or for types of less than a byte")
@@ -78,9 +78,9 @@ def _bits(node: Node, builder: Any) -> Any:
     if value.dtype == kept:
         return x
     if "bool" in (kept, value.dtype):
-        return converted_to(builder, x, kept)
+        return convert_to(builder, x, kept)
     return builder.emit_te(topi.reinterpret, x, kept, primfunc_name_hint="bits")
 
 
 _CONVERSIONS: Mapping[str, Convert] = {"BitCast": _bits, "Cast": _cast, "CastLike": _cast_like}
-CONVERSIONS: Mapping[str, Convert] = MappingProxyType(folded(_CONVERSIONS))
+CONVERSIONS: Mapping[str, Convert] = MappingProxyType(fold_known(_CONVERSIONS))

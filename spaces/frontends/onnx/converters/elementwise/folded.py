@@ -22,7 +22,7 @@ _MOST = 4096
 """Elements of an operand that are worked out one node at a time; a pass folds larger ones."""
 
 
-def folded(table: Mapping[str, Convert]) -> Mapping[str, Convert]:
+def fold_known(table: Mapping[str, Convert]) -> Mapping[str, Convert]:
     """The same converters, for operands that are not all known."""
     return MappingProxyType({name: _fold(convert) for name, convert in table.items()})
 
@@ -40,7 +40,7 @@ def _work_out(node: Node) -> list[Any] | None:
 
     if any(value is not None and value.narrow for value in node.inputs):
         return None
-    arrays = {f"i{n}": known_array(v) for n, v in enumerate(node.inputs) if v is not None}
+    arrays = {f"i{n}": read_known(v) for n, v in enumerate(node.inputs) if v is not None}
     if not arrays or any(array is None for array in arrays.values()):
         return None
     helper = onnx.helper
@@ -72,7 +72,7 @@ def _describe(name: str, array: Any) -> Any:
     return helper.make_tensor_value_info(name, kind, array.shape)
 
 
-def known_array(value: Value) -> np.ndarray[Any, Any] | None:
+def read_known(value: Value) -> np.ndarray[Any, Any] | None:
     """What a value holds, if that is known and not large."""
     array = value.array
     small = array is not None and array.size <= _MOST and value.dtype in NUMPY_TYPES

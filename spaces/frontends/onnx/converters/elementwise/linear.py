@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, converted_to
-from spaces.frontends.onnx.converters.elementwise.conversions import named_type
+from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, convert_to
+from spaces.frontends.onnx.converters.elementwise.conversions import name_type
 from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.ir.element_types import is_float, numpy_dtype
-from spaces.ir.tvm_compat import known_int
+from spaces.ir.tvm_compat import as_int
 
 _REAL = "float32"
 _RANGES = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
@@ -28,33 +28,33 @@ def _quantize(node: Node, builder: Any) -> Any:
 
     x, scale = _operands(node)
     point, said = node.input(2), node.attributes.get("output_dtype", 0)
-    dtype = named_type(node, said) if said else "uint8"
+    dtype = name_type(node, said) if said else "uint8"
     if point is not None:
         dtype = point.kind
     real = scale.dtype if is_float(scale.kind) and not scale.narrow else _REAL
     if precision := node.attributes.get("precision", 0):
-        real = named_type(node, precision)
+        real = name_type(node, precision)
     if real == x.dtype == scale.kind == _REAL and dtype in _PLAIN and not _block(node):
         zero = relax.const(0, dtype) if point is None else point.tensor(builder)
         data, by = x.tensor(builder), scale.tensor(builder)
         return relax.op.quantize(data, by, zero, axis=_axis(node), out_dtype=dtype)
     emit = builder.emit
-    data = converted_to(builder, x.tensor(builder), real)
-    by = converted_to(builder, _spread(node, builder, scale), real, scale.kind)
-    quotient = converted_to(builder, emit(relax.op.divide(data, by)), _REAL)
+    data = convert_to(builder, x.tensor(builder), real)
+    by = convert_to(builder, _spread(node, builder, scale), real, scale.kind)
+    quotient = convert_to(builder, emit(relax.op.divide(data, by)), _REAL)
     if dtype in BYTE_FLOATS:
         saturate = bool(node.attributes.get("saturate", 1))
-        return converted_to(builder, quotient, dtype, saturate=saturate)
+        return convert_to(builder, quotient, dtype, saturate=saturate)
     whole = dtype != "float4_e2m1fn"
     moved = emit(relax.op.round(quotient)) if whole else quotient
     if point is not None:
-        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
+        zero = convert_to(builder, _spread(node, builder, point), _REAL, point.kind)
         moved = emit(relax.op.add(moved, zero))
     if not whole:
-        return converted_to(builder, moved, dtype)
+        return convert_to(builder, moved, dtype)
     least, most = _range(node, dtype)
     clipped = emit(relax.op.clip(moved, float(least), float(most)))
-    return converted_to(builder, clipped, KEPT_IN.get(dtype, dtype))
+    return convert_to(builder, clipped, KEPT_IN.get(dtype, dtype))
 
 
 def _range(node: Node, dtype: str) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _dequantize(node: Node, builder: Any) -> Any:
 
     x, scale = _operands(node)
     point, said = node.input(2), node.attributes.get("output_dtype", 0)
-    dtype = named_type(node, said) if said else scale.kind if node.opset >= 19 else _REAL
+    dtype = name_type(node, said) if said else scale.kind if node.opset >= 19 else _REAL
     if dtype in BYTE_FLOATS:
         raise node.refused(f"it gives {dtype}, which is not supported")
     integer = "int" in x.kind
@@ -80,12 +80,12 @@ def _dequantize(node: Node, builder: Any) -> Any:
         zero = relax.const(0, x.dtype) if point is None else point.tensor(builder)
         return relax.op.dequantize(data, by, zero, axis=_axis(node), out_dtype=_REAL)
     emit = builder.emit
-    real = converted_to(builder, x.tensor(builder), _REAL, x.kind)
+    real = convert_to(builder, x.tensor(builder), _REAL, x.kind)
     if point is not None and integer:
-        zero = converted_to(builder, _spread(node, builder, point), _REAL, point.kind)
+        zero = convert_to(builder, _spread(node, builder, point), _REAL, point.kind)
         real = emit(relax.op.subtract(real, zero))
-    by = converted_to(builder, _spread(node, builder, scale), _REAL, scale.kind)
-    return converted_to(builder, emit(relax.op.multiply(real, by)), dtype)
+    by = convert_to(builder, _spread(node, builder, scale), _REAL, scale.kind)
+    return convert_to(builder, emit(relax.op.multiply(real, by)), dtype)
 
 
 def _operands(node: Node) -> tuple[Value, Value]:
@@ -119,7 +119,7 @@ def _spread(node: Node, builder: Any, value: Value) -> Any:
         return _repeat(node, builder, tensor, shape[axis], dims[axis])
     if len(dims) != 1 or len(shape) < 1:
         return tensor
-    if known_int(dims[0]) == 1:
+    if as_int(dims[0]) == 1:
         return builder.emit(relax.op.reshape(tensor, [1] * len(shape)))
     wanted = [dims[0] if place == axis else 1 for place in range(len(shape))]
     return builder.emit(relax.op.reshape(tensor, wanted))
@@ -132,7 +132,7 @@ def _repeat(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> An
     axis, block = _axis(node), _block(node)
     made = builder.emit(relax.op.repeat(tensor, block, axis))
     if not node.arithmetic.equal(size, blocks * block):
-        number, several = known_int(size), known_int(blocks)
+        number, several = as_int(size), as_int(blocks)
         if number is None or several is None or -(-number // block) != several:
             raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
         made = builder.emit(relax.op.strided_slice(made, [axis], [0], [number]))

@@ -86,7 +86,7 @@ def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
     dims = tvm_compat.tensor_dims(numbers) or []
     if len(dims) != 1:
         return numbers
-    wanted = [] if tvm_compat.known_int(dims[0]) == 1 else [*shape]
+    wanted = [] if tvm_compat.as_int(dims[0]) == 1 else [*shape]
     if tvm_compat.is_constant(numbers):
         return relax.const(numbers.value.numpy().reshape(wanted))
     return builder.emit(relax.op.reshape(numbers, wanted))
@@ -135,7 +135,7 @@ def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) 
     """
     rank, said = len(padding) // 2, node.attributes
     sums = weight.astype(_WIDE).sum(1)
-    sizes = [tvm_compat.known_int(d) for d in (tvm_compat.tensor_dims(data) or [])[2:]]
+    sizes = [tvm_compat.as_int(d) for d in (tvm_compat.tensor_dims(data) or [])[2:]]
     for axis in range(rank):
         before, after, size = padding[axis], padding[axis + rank], sizes[axis]
         kernel = weight.shape[2 + axis]

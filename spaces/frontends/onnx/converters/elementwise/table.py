@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.activations import ACTIVATIONS, SHORT
-from spaces.frontends.onnx.converters.elementwise.casts import converted_to
-from spaces.frontends.onnx.converters.elementwise.folded import folded
+from spaces.frontends.onnx.converters.elementwise.casts import convert_to
+from spaces.frontends.onnx.converters.elementwise.folded import fold_known
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_float, numpy_dtype
@@ -74,11 +74,11 @@ def _power(node: Node, builder: Any) -> Any:
     base, exponent, dtype = _pair(node, builder)
     other = str(exponent.ty.dtype)
     if not is_float(dtype):
-        number = _known_exponent(exponent, base)
+        number = _read_exponent(exponent, base)
         if number is not None:
             return _multiply(builder, base, number, dtype)
         wide = [builder.emit(relax.op.astype(x, "float64")) for x in (base, exponent)]
-        return converted_to(builder, builder.emit(relax.op.power(*wide)), dtype)
+        return convert_to(builder, builder.emit(relax.op.power(*wide)), dtype)
     if other == dtype and dtype != "bfloat16":
         return relax.op.power(base, exponent)
     if tvm_compat.is_constant(exponent) and dtype != "bfloat16":
@@ -87,11 +87,11 @@ def _power(node: Node, builder: Any) -> Any:
         if (narrow.astype("float64") == array.astype("float64")).all():
             return relax.op.power(base, relax.const(narrow, dtype))
     real = "float64" if "int" in other and dtype != "bfloat16" else "float32"
-    wide = [converted_to(builder, x, real) for x in (base, exponent)]
-    return converted_to(builder, builder.emit(relax.op.power(*wide)), dtype)
+    wide = [convert_to(builder, x, real) for x in (base, exponent)]
+    return convert_to(builder, builder.emit(relax.op.power(*wide)), dtype)
 
 
-def _known_exponent(exponent: Any, base: Any) -> int | None:
+def _read_exponent(exponent: Any, base: Any) -> int | None:
     if not tvm_compat.is_constant(exponent):
         return None
     array = exponent.value.numpy()
@@ -122,7 +122,7 @@ def _remainder(node: Node, builder: Any) -> Any:
     emit = builder.emit
     if dtype in SHORT:
         a, b = (emit(relax.op.astype(x, "float32")) for x in (a, b))
-        return converted_to(builder, emit(_rest(node, builder, a, b, "float32")), dtype)
+        return convert_to(builder, emit(_rest(node, builder, a, b, "float32")), dtype)
     return _rest(node, builder, a, b, dtype)
 
 
@@ -170,7 +170,7 @@ def _is_infinite(node: Node, builder: Any) -> Any:
 
     value = node.input(0)
     assert value is not None
-    x = converted_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
+    x = convert_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
     dtype = str(x.ty.dtype)
     wanted = [
         relax.const(sign * np.inf, dtype)
@@ -189,7 +189,7 @@ def _is_nan(node: Node, builder: Any) -> Any:
     value = node.input(0)
     assert value is not None
     return relax.op.isnan(
-        converted_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
+        convert_to(builder, value.tensor(builder), _compute(value.kind), value.kind)
     )
 
 
@@ -241,4 +241,4 @@ _ELEMENTWISE: Mapping[str, Convert] = {
     "Sign": _sign,
     "Sum": partial(_of_all, "add"),
 }
-ELEMENTWISE: Mapping[str, Convert] = MappingProxyType(folded(_ELEMENTWISE))
+ELEMENTWISE: Mapping[str, Convert] = MappingProxyType(fold_known(_ELEMENTWISE))

@@ -11,7 +11,7 @@ from spaces.frontends.onnx.converters.images.resize_tables import (
     Axis,
     Method,
     Table,
-    known_table,
+    make_known_table,
     run_time_table,
 )
 from spaces.frontends.onnx.node import Node
@@ -29,7 +29,9 @@ def by_tables(node: Node, builder: Any, tensor: Any, axes: Sequence[Axis], metho
     for axis in axes:
         if method.antialias and not axis.known:
             raise node.refused("antialias of sizes that are not known")
-        table = known_table(axis, method) if axis.known else run_time_table(builder, axis, method)
+        table = (
+            make_known_table(axis, method) if axis.known else run_time_table(builder, axis, method)
+        )
         tables.append((axis, table))
     for axis, table in tables:
         if table.weights is None:

@@ -95,7 +95,7 @@ class _Calculus:
     float32: Callable[[Number], Number]
 
 
-def known_table(axis: Axis, method: Method) -> Table:
+def make_known_table(axis: Axis, method: Method) -> Table:
     """The table of an axis whose sizes are numbers."""
     calculus = _Calculus(np.floor, np.where, np.abs, lambda number: np.asarray(number, _F))
     at = _coordinates(

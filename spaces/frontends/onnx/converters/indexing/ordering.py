@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node, empty_tensor, has_nothing
-from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes
+from spaces.frontends.onnx.run_time_sizes import Read, compute_sizes
 from spaces.frontends.onnx.sizes import Size
 
 _BITS = MappingProxyType({"float16": "int16", "float32": "int32", "float64": "int64"})
@@ -84,7 +84,7 @@ def _length_at_run(node: Node, builder: Any, size: Size) -> Size:
 
         return read, tirx.all(read(0) >= 0, read(0) <= size)
 
-    return computed_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
+    return compute_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
 
 
 def _first(builder: Any, data: Any, axis: int, length: Size) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.node import Convert, Node, empty_tensor, shaped
-from spaces.frontends.onnx.run_time_sizes import Read, chosen, computed_sizes, length_of, stage
+from spaces.frontends.onnx.node import Convert, Node, empty_tensor, require_shapes
+from spaces.frontends.onnx.run_time_sizes import Read, choose_value, compute_sizes, length_of, stage
 from spaces.frontends.onnx.size_operators import constant_of
 from spaces.frontends.onnx.sizes import Arithmetic, Size, shape_expression
 
@@ -66,7 +66,7 @@ def _reshape_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
 
     def calculate(read: Read) -> tuple[Read, Any]:
         one = tirx.const(1, "int64")
-        kept = stage(number, lambda place: chosen(place, [*own, 0 * one][:number] or [one]))
+        kept = stage(number, lambda place: choose_value(place, [*own, 0 * one][:number] or [one]))
         said = stage(
             number,
             lambda place: tirx.Select(
@@ -89,7 +89,7 @@ def _reshape_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
         holds = [size >= 0 for size in map(found, places)]
         return found, tirx.all(math.prod(map(found, places)) == total, *holds)
 
-    shape = computed_sizes(node, builder, [node.tensor(1, builder)], number, calculate)
+    shape = compute_sizes(node, builder, [node.tensor(1, builder)], number, calculate)
     return relax.op.reshape(_data(node, builder), shape_expression(shape))
 
 
@@ -142,9 +142,9 @@ def _expand_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
 
     def calculate(read: Read) -> tuple[Read, Any]:
         one = tirx.const(1, "int64")
-        own = stage(rank, lambda place: chosen(place, [size * one for size in mine]))
+        own = stage(rank, lambda place: choose_value(place, [size * one for size in mine]))
         said = [one] * (rank - number) + [read(place) for place in range(number)]
-        asked = stage(rank, lambda place: chosen(place, said))
+        asked = stage(rank, lambda place: choose_value(place, said))
         found = stage(rank, lambda place: tirx.Select(own(place) == one, asked(place), own(place)))
         fits = [
             tirx.any(own(place) == one, asked(place) == one, own(place) == asked(place))
@@ -152,7 +152,7 @@ def _expand_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
         ]
         return found, tirx.all(*fits, *[size >= 0 for size in map(found, range(rank))])
 
-    shape = computed_sizes(node, builder, [node.tensor(1, builder)], rank, calculate)
+    shape = compute_sizes(node, builder, [node.tensor(1, builder)], rank, calculate)
 
     def program(data: Any) -> Any:
         def element(*index: Any) -> Any:
@@ -234,9 +234,9 @@ def _tile_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
         places = range(len(dims))
         holds = [tirx.const(True, "bool"), *[count >= 0 for count in map(read, places)]]
         whole = [read(place) * dims[place] for place in places]
-        return lambda place: chosen(place, whole), tirx.all(*holds)
+        return lambda place: choose_value(place, whole), tirx.all(*holds)
 
-    shape = computed_sizes(node, builder, [node.tensor(1, builder)], len(dims), calculate)
+    shape = compute_sizes(node, builder, [node.tensor(1, builder)], len(dims), calculate)
 
     def program(data: Any) -> Any:
         def element(*index: Any) -> Any:
@@ -283,7 +283,7 @@ def _window(node: Node, _: Any) -> None:
 
 _WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 SHAPE_OPERATORS: Mapping[str, Convert] = MappingProxyType(
-    shaped(
+    require_shapes(
         {
             "Reshape": _reshape,
             "Expand": _expand,

@@ -12,8 +12,8 @@ from typing import Any
 from spaces.frontends.onnx.node import Convert, Node, empty_tensor
 from spaces.frontends.onnx.run_time_sizes import (
     Read,
-    chosen,
-    computed_sizes,
+    choose_value,
+    compute_sizes,
     length_of,
     reader,
     stage,
@@ -143,7 +143,7 @@ def _slice_at_run(node: Node, builder: Any, dims: Sequence[Size]) -> Any:
         steps = [read(rank + axis) != 0 for axis in range(rank)]
         return lambda axis: read(2 * rank + axis), tirx.all(*steps)
 
-    found = computed_sizes(node, builder, [vector], rank, lengths)
+    found = compute_sizes(node, builder, [vector], rank, lengths)
     axes = node.numbers(3) if 3 in operands else [*range(number)]
     sliced = range(rank) if axes is None else {axis % rank for axis in axes}
     shape = [found[axis] if axis in sliced else size for axis, size in enumerate(dims)]
@@ -186,7 +186,7 @@ def _parts_at_run(operands: Mapping[int, Any], number: int, dims: Sequence[Size]
 
         return stage(rank, calculate)
 
-    size = stage(rank, lambda axis: chosen(axis, [size * one for size in dims]))
+    size = stage(rank, lambda axis: choose_value(axis, [size * one for size in dims]))
     step = asked(4, lambda _: one)
 
     def inside(ends: Read) -> Read:
@@ -267,7 +267,7 @@ def _split_at_run(node: Node, builder: Any, dims: Sequence[Size], axis: int) -> 
         found = [read(place) for place in range(number)]
         return read, tirx.all(sum(found) == dims[axis], *[size >= 0 for size in found])
 
-    sizes = computed_sizes(node, builder, [node.tensor(1, builder)], number, read_all)
+    sizes = compute_sizes(node, builder, [node.tensor(1, builder)], number, read_all)
     data = node.tensor(0, builder)
 
     def part(place: int) -> Any:

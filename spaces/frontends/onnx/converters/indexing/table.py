@@ -9,8 +9,8 @@ from typing import Any
 from spaces.frontends.onnx.converters.indexing.ordering import ORDERING
 from spaces.frontends.onnx.converters.indexing.rows import ROWS
 from spaces.frontends.onnx.converters.indexing.slicing import SLICING
-from spaces.frontends.onnx.node import Convert, Node, has_nothing, shaped
-from spaces.frontends.onnx.run_time_sizes import Read, computed_sizes
+from spaces.frontends.onnx.node import Convert, Node, has_nothing, require_shapes
+from spaces.frontends.onnx.run_time_sizes import Read, compute_sizes
 from spaces.frontends.onnx.sizes import Size
 
 
@@ -49,7 +49,7 @@ def _depth(node: Node, builder: Any) -> Size:
     def calculate(read: Read) -> tuple[Read, Any]:
         return read, read(0) >= 0
 
-    return computed_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
+    return compute_sizes(node, builder, [node.tensor(1, builder)], 1, calculate)[0]
 
 
 def _eye_like(node: Node, builder: Any) -> Any:
@@ -78,7 +78,7 @@ def _trilu(node: Node, builder: Any) -> Any:
 
 
 INDEXING: Mapping[str, Convert] = MappingProxyType(
-    shaped(
+    require_shapes(
         {
             **ORDERING,
             **ROWS,

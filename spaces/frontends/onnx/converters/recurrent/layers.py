@@ -19,10 +19,10 @@ from spaces.frontends.onnx.converters.recurrent.cells import (
     activations,
     input_biases,
 )
-from spaces.frontends.onnx.converters.recurrent.loop import Way, looped
+from spaces.frontends.onnx.converters.recurrent.loop import Way, loop_steps
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size, shape_expression
-from spaces.frontends.onnx.steps import MOST_STEPS, joined, pieces
+from spaces.frontends.onnx.steps import MOST_STEPS, join_pieces, pieces
 
 _INPUT, _WEIGHTS, _STATE_WEIGHTS, _BIASES, _LENGTHS, _STATE, _MEMORY, _PEEPHOLES = range(8)
 _DIRECTIONS = MappingProxyType({"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)})
@@ -157,7 +157,7 @@ def _through(
             layer.kind, layer.steps, layer.batch, layer.width, str(given.ty.dtype), stride < 0,
             functions, layer.node.attributes,
         )  # fmt: skip
-        whole, states = looped(layer.builder, way, given, weights, biases, peepholes, states)
+        whole, states = loop_steps(layer.builder, way, given, weights, biases, peepholes, states)
         return [whole], states
     step = layer.kind.step(cell)
     shown = []
@@ -175,9 +175,9 @@ def _laid_out(
 
     builder, emit = layer.builder, layer.builder.emit
     batch_first = layer.node.attributes.get("layout", 0)
-    ways = [emit(relax.op.expand_dims(joined(builder, way, 0), 1)) for way in every]
-    shown = joined(builder, ways, 1)
-    states = [joined(builder, ways, 0) for ways in zip(*last, strict=True)]
+    ways = [emit(relax.op.expand_dims(join_pieces(builder, way, 0), 1)) for way in every]
+    shown = join_pieces(builder, ways, 1)
+    states = [join_pieces(builder, ways, 0) for ways in zip(*last, strict=True)]
     if not batch_first:
         return [shown, *states]
     return [

@@ -41,7 +41,7 @@ class Way:
     attributes: Mapping[str, Any]
 
 
-def looped(
+def loop_steps(
     builder: Any, way: Way, given: Any, weights: Any, biases: Any, holes: Any, states: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """What each step shows, (steps, batch, width), and the last states, (1, batch, width).
@@ -249,7 +249,7 @@ class _Program:
         from tvm import tirx
 
         place = tirx.Var("place", "int64")
-        loop = rewrite.replaced(statement, [(self._place, place)])
+        loop = rewrite.substitute(statement, [(self._place, place)])
         return tirx.For(place, 0, self._way.width, _SERIAL, loop)
 
     def _gate(self, number: int) -> Any:

@@ -17,7 +17,7 @@ _OPAQUE = 8
 """TVM's number for programs that are not fused with others."""
 
 
-def reduced_at_run_time(
+def reduce_at_run_time(
     node: Node,
     builder: Any,
     tensor: Any,

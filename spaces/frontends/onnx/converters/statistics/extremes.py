@@ -81,7 +81,7 @@ def _length(node: Node, tensor: Any, axis: int) -> Any:
     dims = tvm_compat.tensor_dims(tensor)
     if dims is None:
         raise node.refused("the shape of its operand 0 is not known")
-    number = tvm_compat.known_int(dims[axis])
+    number = tvm_compat.as_int(dims[axis])
     return dims[axis] if number is None else number
 
 

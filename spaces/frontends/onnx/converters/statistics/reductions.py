@@ -14,7 +14,7 @@ from spaces.frontends.onnx.converters.precision import (
     in_type,
     wide_of,
 )
-from spaces.frontends.onnx.converters.statistics.axes_at_run_time import reduced_at_run_time
+from spaces.frontends.onnx.converters.statistics.axes_at_run_time import reduce_at_run_time
 from spaces.frontends.onnx.converters.statistics.extremes import extreme
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size, shape_expression
@@ -77,7 +77,7 @@ def _reduce(node: Node, builder: Any) -> Any:
         tensor = builder.emit(_elementwise(reduction.before, tensor))
     if axes is None:
         step = _step(node, builder, reduction)
-        tensor = reduced_at_run_time(node, builder, tensor, step, keepdims=keep)
+        tensor = reduce_at_run_time(node, builder, tensor, step, keepdims=keep)
     elif axes:
         tensor = _step(node, builder, reduction)(tensor, axes, keep)
     if reduction.after:

@@ -1,4 +1,4 @@
-"""A run at a glance says what a fold over all of its records says, and reads few of them."""
+"""A run at a summary says what a fold over all of its records says, and reads few of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
-from tuner.report.glance import STALE_S, StoreGlances, glance_json, of_snapshot, state_of
+from tuner.report.summary import STALE_S, StoreSummaries, of_snapshot, state_of, summary_json
 from tuner.storage.base import SessionSpan, begin_session
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks
 from tuner.storage.sqlite_store import SqliteStore
@@ -70,19 +70,19 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 def test_after_each_record_it_says_what_a_fold_over_all_of_them_says(store: SqliteStore) -> None:
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     for number in range(len(STORY) + 1):
         store.append_many([(r, None) for r in STORY[max(0, number - 1) : number]])
         defaults = {task.key: DEFAULT.key for task in TASKS}
         progress = fold(TASKS, defaults, STORY[:number]).values()
         wanted = RunView(tasks=tuple(p.view() for p in progress))
-        for seen in (looking.look(store, 0.0), StoreGlances("x").look(store, 0.0)):
+        for seen in (looking.look(store, 0.0), StoreSummaries("x").look(store, 0.0)):
             assert seen.tasks == wanted.tasks
             assert (seen.gain, seen.trials) == (wanted.gain, wanted.trials)
 
 
 def test_it_knows_how_long_it_has_worked_since_a_task_became_faster(store: SqliteStore) -> None:
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     session = begin_session(store, 0.0)
     assert looking.look(store, 0.0).since_improved_s is None
     for r in STORY[:-1]:
@@ -97,7 +97,7 @@ def test_an_ended_run_has_the_times_of_its_last_lines(store: SqliteStore) -> Non
     session = begin_session(store, 0.0)
     for r in [*STORY, record(STATIC, "default", 0.012, rung=1)]:
         store.append_many([(r, None)])
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     search = looking.look(store, 0.0)
     assert not search.settled
     store.put(SessionEnded(session, 30.0, "trials"))
@@ -113,18 +113,18 @@ def test_time_in_which_nobody_worked_is_not_held_against_a_run(store: SqliteStor
     for r in STORY:
         store.append_many([(r, None)])
     store.put(SessionEnded(begin_session(store, 0.0), 30.0, "time"))
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     assert looking.look(store, 9999.0).since_improved_s == 30 - 9, "it ended long ago"
     store.put(SessionEnded(begin_session(store, 700.0), 705.0, "trials"))
     seen = looking.look(store, 9999.0)
     assert seen.since_improved_s == 30 - 9 + 5, "a session without trials, much later"
-    assert glance_json(seen)["since_improved_s"] == seen.since_improved_s
+    assert summary_json(seen)["since_improved_s"] == seen.since_improved_s
 
 
 def test_nothing_new_is_read_where_there_is_nothing_new(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     for r in STORY[:3]:
         store.append_many([(r, None)])
     first = looking.look(store, 0.0)
@@ -138,7 +138,7 @@ def test_a_task_without_new_trials_is_not_read_anew(
 ) -> None:
     for r in STORY[:3]:
         store.append_many([(r, None)])
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     looking.look(store, 0.0)
     asked: list[str] = []
     scan = SqliteStore.scan
@@ -154,7 +154,7 @@ def test_a_task_without_new_trials_is_not_read_anew(
 
 
 def test_tasks_that_come_later_are_seen(store: SqliteStore) -> None:
-    looking = StoreGlances("x")
+    looking = StoreSummaries("x")
     looking.look(store, 0.0)
     later = Task("later", "conv", "{}", "{}", 1.0, 1e6)
     store.put(Tasks([later]), Defaults({"later": DEFAULT.key}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,38 +11,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.tracking.fake_sink import Clock, FakeSink, push_all, start_drain
+from tests.tuner.tracking.fake_sink import (
+    TASKS,
+    Clock,
+    FakeSink,
+    open_store,
+    push_all,
+    say,
+    start_drain,
+)
 from tuner.candidate import Candidate, CandidateKind
-from tuner.record import Measurement, Record, Status, Trial
-from tuner.storage.base import begin_session
-from tuner.storage.facts import Tasks
-from tuner.storage.memory import MemoryStore
+from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.facts import Tasks, TrackingEntries
 from tuner.storage.restore import restore
-from tuner.storage.sqlite_store import SqliteStore
+from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.task import Task
-from tuner.tracking.cursor import load_progress
 from tuner.tracking.drain import count_pending
-from tuner.tracking.spool import (
-    Artifact,
+from tuner.tracking.entries import (
     End,
     Entry,
-    LineFile,
     Metrics,
     Start,
+    Tags,
     TaskEntry,
     TrackingPaths,
     encode,
-    read_json,
-    write_json,
 )
+from tuner.tracking.progress import load_progress
 
-TASKS = [Task("aa", "conv", "{}", "llvm", weight=3, flops=2e6), Task("bb", "dense", "{}", "llvm")]
-START: list[Entry] = [
-    Start("u1", "demo", {}, {}, 1000.0),
-    *(TaskEntry(task.key, task.name, {}) for task in TASKS),
-]
+START = Start("u1", "demo", {}, {}, 1000.0)
 END = End("FINISHED", 9000.0)
-GOLDEN = Path(__file__).parents[2] / "golden" / "tracked-in-spool"
 
 
 def record(number: int, *, task: str = "aa") -> Record:
@@ -52,24 +49,9 @@ def record(number: int, *, task: str = "aa") -> Record:
     return Record(Trial(task, candidate), measured, time_s=1000.0 + number)
 
 
-def open_store(run_dir: Path) -> SqliteStore:
-    run_dir.mkdir(exist_ok=True)
-    store = SqliteStore(TrackingPaths(run_dir).store)
-    store.put(Tasks(TASKS))
-    if not store.sessions():
-        begin_session(store, 1000.0)
-    return store
-
-
 def keep(run_dir: Path, records: Sequence[Record]) -> None:
     with closing(open_store(run_dir)) as store:
         store.append_many([(r, None) for r in records])
-
-
-def say(run_dir: Path, entries: Sequence[Entry]) -> None:
-    file = LineFile(TrackingPaths(run_dir).spool)
-    assert file.append(b"".join(encode(e) for e in entries))
-    file.close()
 
 
 def steps(entries: Sequence[Entry], task: str = "aa", name: str = "task/latency_us") -> list[int]:
@@ -80,7 +62,7 @@ def steps(entries: Sequence[Entry], task: str = "aa", name: str = "task/latency_
 
 def files_of(run_dir: Path) -> dict[str, int]:
     """How many records each numbered file holds."""
-    folder = TrackingPaths(run_dir).folder / "records"
+    folder = TrackingPaths(run_dir).files / "records"
     return {p.name: len(p.read_text().splitlines()) for p in sorted(folder.glob("*.jsonl"))}
 
 
@@ -89,93 +71,120 @@ def restored(run_dir: Path) -> list[str]:
     store = MemoryStore()
     store.put(Tasks(TASKS))
     if files_of(run_dir):
-        restore([TrackingPaths(run_dir).folder / "records"], store)
+        restore([TrackingPaths(run_dir).files / "records"], store)
     return [r.trial.candidate.payload for r in store.scan()]
+
+
+def announced(sink: FakeSink) -> list[str]:
+    return [entry.task for entry in sink.taken if isinstance(entry, TaskEntry)]
+
+
+def push_what_can_be(run_dir: Path, sink: FakeSink) -> None:
+    """Push while the run's session lives."""
+    drain = start_drain(run_dir, sink, Clock())
+    while drain.step():
+        pass
 
 
 class TestOrder:
     def test_records_come_after_their_task_and_before_the_end(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(700)])
-        say(tmp_path, [*START, Metrics(None, 700, {"model/gain": 2.0}, 2000.0), END])
+        say(tmp_path, [Metrics(None, 700, {"trials/total": 700.0}, 2000.0), END])
         sink = FakeSink()
         push_all(tmp_path, sink)
-        assert sink.taken[:4] == [*START, Metrics(None, 700, {"model/gain": 2.0}, 2000.0)]
+        assert sink.taken[0] == START
+        assert announced(sink) == ["aa", "bb"]
         assert steps(sink.taken) == list(range(1, 701))
-        assert sink.taken[-1] == END
+        assert sink.taken[-2:] == [Metrics(None, 700, {"trials/total": 700.0}, 2000.0), END]
 
-    def test_they_wait_for_a_run_and_a_task_that_nobody_announced_yet(self, tmp_path: Path) -> None:
+    def test_a_run_is_announced_before_all_that_it_had(self, tmp_path: Path) -> None:
+        """As one that was restored from files."""
         keep(tmp_path, [record(1), record(2, task="bb"), record(3)])
-        sink, clock = FakeSink(), Clock()
-        drain = start_drain(tmp_path, sink, clock)
-        drain.wind_up()
+        sink = FakeSink()
+        drain = start_drain(tmp_path, sink, Clock(), over=True)
         assert not drain.step()
-        say(tmp_path, START[:2])
-        while drain.step():
-            pass
-        assert (steps(sink.taken), steps(sink.taken, "bb")) == ([1], [])
-        assert not drain.drained()
-        say(tmp_path, START[2:])
-        while drain.step():
-            pass
+        assert sink.taken == []
+        say(tmp_path, [START])
+        push_all(tmp_path, sink)
+        assert (sink.taken[0], announced(sink)) == (START, ["aa", "bb"])
         assert (steps(sink.taken), steps(sink.taken, "bb")) == ([1, 2], [1])
-        assert drain.drained()
 
     def test_another_machine_says_the_same_of_all_of_them(self, tmp_path: Path) -> None:
         """It has the records of a run with a URL, and nothing that was tracked elsewhere."""
         here, there = FakeSink(), FakeSink()
+        say(tmp_path / "here", [START])
         for n in range(3):
             keep(tmp_path / "here", [record(n)])
-            say(tmp_path / "here", START)
             push_all(tmp_path / "here", here)
         keep(tmp_path / "there", [record(n) for n in range(3)])
-        say(tmp_path / "there", START)
+        say(tmp_path / "there", [START])
         push_all(tmp_path / "there", there)
         points = [[e for e in sink.taken if isinstance(e, Metrics)] for sink in (here, there)]
         assert steps(there.taken) == [1, 2, 3]
         assert points[0] == points[1]
         assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
 
-    def test_those_of_a_later_session_do_not_hold_up_the_end_before_it(
-        self, tmp_path: Path
-    ) -> None:
+    def test_those_of_a_later_session_come_after_the_end_before_it(self, tmp_path: Path) -> None:
         late = Task("dd", "late", "{}", "llvm")
-        keep(tmp_path, [record(1), record(2, task="dd"), record(3)])
+        say(tmp_path, [START])
+        keep(tmp_path, [record(1)])
+        say(tmp_path, [END])
         with closing(open_store(tmp_path)) as store:
             store.put(Tasks([late]))
-        say(tmp_path, [*START, END, *START, TaskEntry(late.key, late.name, {}), END])
+        again, over = Start("u1", "demo", {}, {}, 9100.0), End("FINISHED", 9900.0)
+        say(tmp_path, [again])
+        keep(tmp_path, [record(2, task="dd"), record(3)])
+        say(tmp_path, [over])
         sink = FakeSink()
         push_all(tmp_path, sink)
         assert (steps(sink.taken), steps(sink.taken, "dd")) == ([1, 2], [1])
-        assert sink.taken[-1] == END
+        places = [sink.taken.index(entry) for entry in (START, END, again, over)]
+        assert places == sorted(places)
+        assert places[-1] == len(sink.taken) - 1
+        assert isinstance(sink.taken[places[1] - 1], Metrics)
 
     def test_a_task_that_was_added_since_is_found(self, tmp_path: Path) -> None:
         """By the tracker of a killed session, while the next one has begun."""
         late = Task("dd", "late", "{}", "llvm")
-        say(tmp_path, [*START, TaskEntry(late.key, late.name, {})])
+        say(tmp_path, [START])
         sink, clock = FakeSink(), Clock()
         drain = start_drain(tmp_path, sink, clock)
         with closing(open_store(tmp_path)) as store:
             store.append_many([(record(1), None)])
             while drain.step():
                 pass
-            store.put(Tasks([late]))
+            store.put(Tasks([late]), TrackingEntries([encode(Start("u1", "demo", {}, {}, 2e3))]))
             store.append_many([(record(2, task="dd"), None)])
             for _ in range(5):
                 drain.step()
                 clock.now += 60.0
         assert (steps(sink.taken), steps(sink.taken, "dd")) == ([1], [1])
+        assert announced(sink)[-1] == "dd"
 
     def test_while_a_session_lives_they_go_as_they_come(self, tmp_path: Path) -> None:
-        say(tmp_path, START)
         sink = FakeSink()
-        drain = start_drain(tmp_path, sink, Clock())
         with closing(open_store(tmp_path)) as store:
+            store.put(TrackingEntries([encode(START)]))
             for n in range(3):
                 store.append_many([(record(n), None)])
-                while drain.step():
-                    pass
+                push_what_can_be(tmp_path, sink)
                 assert steps(sink.taken) == list(range(1, n + 2))
         assert sink.files == []  # the first file has a place for more
+
+    def test_the_device_and_the_toolchain_are_told_where_they_are_new(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
+        places = (("cpu 1", "tvm 1"), ("cpu 1", "tvm 1"), ("another", "tvm 1"))
+        for n, (device, toolchain) in enumerate(places):
+            where = Provenance(device=device, toolchain=toolchain)
+            one = record(n)
+            keep(tmp_path, [Record(one.trial, one.measurement, where, time_s=one.time_s)])
+        sink = FakeSink()
+        push_all(tmp_path, sink)
+        assert [e.tags for e in sink.taken if isinstance(e, Tags)] == [
+            {"device": "cpu 1", "toolchain": "tvm 1"},
+            {"device": "another, cpu 1"},
+        ]
 
 
 class TestWhateverHappens:
@@ -197,20 +206,18 @@ class TestWhateverHappens:
         sink, clock = FakeSink(moods), Clock()
         records: list[Record] = []
         for size in sizes:
-            say(run_dir, START)
+            say(run_dir, [Start("u1", "demo", {}, {}, 1000.0 + len(records))])
             more = [record(len(records) + n) for n in range(size)]
             keep(run_dir, more)
             records += more
-            drain = start_drain(run_dir, sink, clock)  # the one before was killed
-            drain.wind_up()
+            drain = start_drain(run_dir, sink, clock, over=True)  # the one before was killed
             for _ in range(life):
                 drain.step()
                 clock.now += 60.0
         say(run_dir, [END])
         for _ in range(gone + 1):  # one is forgiven in each life
             clock.now += 60.0
-            drain = start_drain(run_dir, sink, clock)
-            drain.wind_up()
+            drain = start_drain(run_dir, sink, clock, over=True)
             for _ in range(100):
                 if not drain.step() and drain.drained():
                     break
@@ -223,26 +230,27 @@ class TestWhateverHappens:
     def test_a_run_that_was_deleted_over_there_gets_all_its_records_again(
         self, tmp_path: Path
     ) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(600)])
-        say(tmp_path, START)
         sink = FakeSink()
         push_all(tmp_path, sink)
         say(tmp_path, [END])
         sink.moods = ["gone"]
         push_all(tmp_path, sink)
         assert sink.forgotten == 1
-        assert sink.taken[:3] == START
+        assert sink.taken[0] == START
         assert steps(sink.taken) == list(range(1, 601))
         assert len(sink.files) == 3
 
     def test_records_that_were_lost_with_the_power_do_not_hide_others(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(10)])
-        say(tmp_path, START)
         push_all(tmp_path, FakeSink())
         paths = TrackingPaths(tmp_path)
         paths.store.unlink()
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(100, 115)])
-        assert count_pending(paths, load_progress(paths, "here")) == 15 + 1
+        assert count_pending(paths, load_progress(paths, "here")) == 1 + 15 + 1 + 1
         sink = FakeSink()
         sink.known = {"", "aa", "bb"}
         push_all(tmp_path, sink)
@@ -252,33 +260,34 @@ class TestWhateverHappens:
     def test_a_trial_that_was_lost_and_measured_again_is_another_record(
         self, tmp_path: Path
     ) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(1)])
-        say(tmp_path, START)
         push_all(tmp_path, FakeSink())
         paths = TrackingPaths(tmp_path)
         paths.store.unlink()
         again = Record(record(1).trial, record(1).measurement, time_s=5000.0)
+        say(tmp_path, [START])
         keep(tmp_path, [again])
-        assert count_pending(paths, load_progress(paths, "here")) == 1 + 1
+        assert count_pending(paths, load_progress(paths, "here")) == 1 + 1 + 1 + 1
 
     def test_a_store_that_cannot_be_read_is_a_line_and_another_try(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(5)])
-        say(tmp_path, [*START, END])
+        say(tmp_path, [END])
         store = TrackingPaths(tmp_path).store
         whole = store.read_bytes()
         store.write_bytes(b"no database" * 500)
         sink, clock = FakeSink(), Clock()
-        drain = start_drain(tmp_path, sink, clock)
-        drain.wind_up()
+        drain = start_drain(tmp_path, sink, clock, over=True)
         for _ in range(10):
             drain.step()
             clock.now += 60.0
-        assert sink.taken == [*START, END]  # nobody can say for how long it should wait
+        assert sink.taken == []
         assert not drain.drained()
         assert "file is not a database" in drain.progress.error
-        assert [r.getMessage().count("\n") for r in caplog.records] == [0, 0]  # records and files
+        assert [r.getMessage().count("\n") for r in caplog.records] == [0]
         store.write_bytes(whole)
         for _ in range(10):
             drain.step()
@@ -288,12 +297,12 @@ class TestWhateverHappens:
         assert drain.progress.error == ""
 
     def test_a_refused_record_is_left_out_and_counted(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(300)])
-        say(tmp_path, START)
         sink = FakeSink()
         push_all(tmp_path, sink)
         bad = next(e for e in sink.taken if isinstance(e, Metrics) and e.step == 137)
-        TrackingPaths(tmp_path).offset.unlink()
+        TrackingPaths(tmp_path).progress.unlink()
         sink = FakeSink()
         sink.bad = bad
         progress = push_all(tmp_path, sink).progress
@@ -303,32 +312,29 @@ class TestWhateverHappens:
 
 class TestFiles:
     def test_a_file_holds_as_many_as_any_and_the_last_one_grows(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(450)])
-        say(tmp_path, START)
         sink = FakeSink()
         push_all(tmp_path, sink)
         names = [f"records/records-{n:06d}.jsonl" for n in (1, 2, 3)]
-        assert sink.files == [Artifact(name) for name in names]
+        assert sink.files == names
         assert list(files_of(tmp_path).values()) == [200, 200, 50]
         keep(tmp_path, [record(n) for n in range(450, 620)])
         push_all(tmp_path, sink)
-        assert sink.files[3:] == [Artifact(names[2]), Artifact("records/records-000004.jsonl")]
+        assert sorted(sink.files[3:]) == [names[2], "records/records-000004.jsonl"]
         assert list(files_of(tmp_path).values()) == [200, 200, 200, 20]
         assert restored(tmp_path) == [f"[{n}]" for n in range(620)]
 
     def test_while_a_session_lives_only_full_ones_go(self, tmp_path: Path) -> None:
-        say(tmp_path, START)
+        say(tmp_path, [START])
         sink = FakeSink()
-        drain = start_drain(tmp_path, sink, Clock())
         with closing(open_store(tmp_path)) as store:
             store.append_many([(record(n), None) for n in range(399)])
-            while drain.step():
-                pass
-            assert sink.files == [Artifact("records/records-000001.jsonl")]
+            push_what_can_be(tmp_path, sink)
+            assert sink.files == ["records/records-000001.jsonl"]
             store.append_many([(record(399), None)])
-            while drain.step():
-                pass
-            assert sink.files[1:] == [Artifact("records/records-000002.jsonl")]
+            push_what_can_be(tmp_path, sink)
+            assert sink.files[1:] == ["records/records-000002.jsonl"]
 
     def test_a_full_disk_is_tried_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -336,13 +342,12 @@ class TestFiles:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
+        say(tmp_path, [START])
         keep(tmp_path, [record(1)])
-        say(tmp_path, START)
         sink, clock = FakeSink(), Clock()
-        drain = start_drain(tmp_path, sink, clock)
-        drain.wind_up()
+        drain = start_drain(tmp_path, sink, clock, over=True)
         with monkeypatch.context() as patch:
-            patch.setattr("tuner.tracking.stored_records.write_bytes", full)
+            patch.setattr("tuner.tracking.reader.write_bytes", full)
             while drain.step():
                 pass
         assert steps(sink.taken) == [1]
@@ -369,8 +374,8 @@ class TestTheWriter:
             assert first.append_many([(record(3), None)])
 
     def test_is_left_alone_where_it_has_no_write_ahead_log(self, tmp_path: Path) -> None:
+        say(tmp_path, [START])
         keep(tmp_path, [record(1)])
-        say(tmp_path, START)
         path = TrackingPaths(tmp_path).store
         with closing(sqlite3.connect(path)) as plain:
             plain.execute("PRAGMA journal_mode=DELETE")
@@ -378,59 +383,8 @@ class TestTheWriter:
         drain = start_drain(tmp_path, sink, Clock())
         while drain.step():
             pass
-        assert sink.taken == START
+        assert sink.taken == []
         drain.wind_up()
         while drain.step():
             pass
         assert steps(sink.taken) == [1]
-
-
-@pytest.fixture
-def old_run(tmp_path: Path) -> Path:
-    """A run of a version whose sessions put all that records say into the spool, killed when it had
-    stored two records more."""
-    paths = TrackingPaths(tmp_path)
-    shutil.copytree(GOLDEN, paths.folder)
-    with closing(open_store(tmp_path)) as store:
-        records = paths.folder / "records"
-        restore([*sorted(records.glob("records-*")), records / "open.jsonl"], store)
-        store.append_many([(record(n), None) for n in (12, 13)])
-    return tmp_path
-
-
-class TestOldRuns:
-    def test_what_the_spool_says_is_not_said_again_and_the_rest_is(self, old_run: Path) -> None:
-        say(old_run, START)
-        keep(old_run, [record(14)])
-        sink = FakeSink()
-        push_all(old_run, sink)
-        for task, said, stored in (("aa", 5, 3), ("bb", 6, 0)):
-            assert sorted(steps(sink.taken, task, "best_us")) == list(range(1, said + 1))
-            new = list(range(said + 1, said + stored + 1))
-            assert steps(sink.taken, task, "task/best_us") == new
-        by_record = [
-            (e.task, e.step)
-            for e in sink.taken
-            if isinstance(e, Metrics) and e.task
-            if not {"best_us_by_time", "task/best_us_by_time"} & e.values.keys()
-        ]
-        assert len(by_record) == len(set(by_record)) == 14
-
-    def test_one_that_was_pushed_already_only_gets_what_is_new(self, old_run: Path) -> None:
-        paths = TrackingPaths(old_run)
-        push_all(old_run, sink := FakeSink())
-        then = read_json(paths.offset)  # as that version wrote it
-        write_json(paths.offset, {k: v for k, v in then.items() if k not in ("records", "files")})
-        known, sink = sink.known, FakeSink()
-        sink.known = known
-        push_all(old_run, sink)
-        assert steps(sink.taken, "aa", "task/best_us") == [6, 7]
-        assert steps(sink.taken, "bb", "task/best_us") == []
-
-    def test_all_records_come_back_from_its_files(self, old_run: Path) -> None:
-        sink = FakeSink()
-        push_all(old_run, sink)
-        assert files_of(old_run)["records-000001.jsonl"] == 13
-        uploaded = list(dict.fromkeys(e.path for e in sink.files if isinstance(e, Artifact)))
-        assert uploaded == [f"records/records-{n:06d}.jsonl" for n in (1, 2, 3)]
-        assert sorted(restored(old_run)) == sorted(f"[{n}]" for n in range(1, 14))

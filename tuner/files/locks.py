@@ -1,7 +1,9 @@
-"""Locks on folders, which the kernel drops when their holder dies, however it dies.
+"""The kernel's locks on open files and on folders (`flock`), which it drops when their holder dies,
+however it dies.
 
-The lock is on the folder itself (`flock`), so there is no file that could be left behind, and
-several processes may share it: a library that locks files (filelock) offers neither.
+Not with filelock: its locks cannot be shared or signed, its release does not hold for children that
+share the descriptor, and it locks no folders. A folder is locked itself, so that there is no file
+that could be left behind.
 """
 
 from __future__ import annotations
@@ -18,6 +20,24 @@ from tuner.errors import TunerError
 _RETRY_S = 0.02
 
 
+def try_flock(descriptor: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open file, if it can be had now. Raises OSError where it has none.
+
+    Args:
+        shared: take it together with others, where nobody holds it alone.
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Give the lock back, also for children that share the descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def try_lock(folder: Path, *, shared: bool = False) -> int | None:
     """A descriptor that holds a folder's lock until it is closed; None where it cannot be taken.
 
@@ -26,12 +46,12 @@ def try_lock(folder: Path, *, shared: bool = False) -> int | None:
         shared: take the lock together with others, where nobody holds it alone.
     """
     with suppress(OSError):
-        return _take(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        return _take(folder, shared=shared)
     return None
 
 
 @contextmanager
-def locked(
+def hold_lock(
     folder: Path,
     *,
     wait_s: float = 60.0,
@@ -49,7 +69,7 @@ def locked(
     """
     until_s = monotonic() + wait_s
     try:
-        while (descriptor := _take(folder, fcntl.LOCK_EX)) is None:
+        while (descriptor := _take(folder)) is None:
             if monotonic() >= until_s:
                 raise TunerError(f"{folder} is locked by another process: end it, or wait")
             sleep(_RETRY_S)
@@ -61,15 +81,14 @@ def locked(
         os.close(descriptor)
 
 
-def _take(folder: Path, how: int) -> int | None:
+def _take(folder: Path, *, shared: bool = False) -> int | None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
         # A folder that was removed before it was locked does not count.
-        if os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
+        if try_flock(descriptor, shared=shared) and os.path.samestat(
+            os.fstat(descriptor), os.lstat(folder)
+        ):
             return descriptor
-    except BlockingIOError:
-        pass
     except BaseException:
         os.close(descriptor)
         raise

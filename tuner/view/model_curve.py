@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.record import Record
-from tuner.storage.base import SessionSpan, worked_s
+from tuner.storage.base import SessionSpan, work_until_s
 from tuner.task import Task
 from tuner.view.progress import fold
 
@@ -52,47 +52,61 @@ class ModelCurve:
 
 
 class CurveFold:
-    """Takes in the records of a run, and then tells its curve.
+    """Takes in the records of a run, and tells the curve of its model.
 
     Args:
         defaults: key of the default candidate by task key.
+
+    Attributes:
+        progress: of each task, by its key.
+        trials: of the search that were counted against the budget.
+        last_s: when the last record came, seconds since the epoch.
+        elapsed_s: seconds of work on the run until then.
     """
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        defaults: Mapping[str, str],
-        sessions: Sequence[SessionSpan],
-    ) -> None:
-        self._progress = fold(tasks, dict(defaults), ())
-        self._sessions = sessions
+    def __init__(self, tasks: Iterable[Task], defaults: Mapping[str, str]) -> None:
+        self.progress = fold(tasks, dict(defaults), ())
+        self.trials = 0
+        self.last_s = self.elapsed_s = 0.0
         self._best_s: dict[str, float] = {}
         self._changes: list[tuple[str, float, CurvePoint]] = []
         """The task whose best changed, what it is now, and when; latencies of the points are not
         known yet."""
-        self._trials = 0
-        self.last_s = 0.0
-        """When the last record came, seconds since the epoch."""
 
-    def take(self, record: Record) -> None:
-        """Take in the next record, in the order they were stored."""
+    def take(self, record: Record, sessions: Sequence[SessionSpan]) -> bool:
+        """Take in the next record, in the order they were stored; return whether its task's best
+        is another now. A record of another run's task changes nothing.
+
+        Args:
+            sessions: of the run.
+        """
         key = record.trial.task_key
-        if key not in self._progress:
-            return
-        progress = self._progress[key]
+        if key not in self.progress:
+            return False
+        progress = self.progress[key]
         progress.observe(record)
         if math.isfinite(record.time_s):
             self.last_s = max(self.last_s, record.time_s)
-        self._trials += record.trial.rung == 0 and record.measurement.status.spends_budget
+        self.trials += record.trial.rung == 0 and record.measurement.status.spends_budget
+        self.elapsed_s = work_until_s(sessions, self.last_s)
         now_s = progress.best_s
-        if now_s is not None and now_s != self._best_s.get(key):
-            self._best_s[key] = now_s
-            at_s = worked_s(self._sessions, self.last_s)
-            self._changes.append((key, now_s, CurvePoint(at_s, self._trials, 0.0, self.last_s)))
+        if now_s is None or now_s == self._best_s.get(key):
+            return False
+        self._best_s[key] = now_s
+        point = CurvePoint(self.elapsed_s, self.trials, 0.0, self.last_s)
+        self._changes.append((key, now_s, point))
+        return True
 
-    def curve(self) -> ModelCurve:
+    @property
+    def latency_s(self) -> float | None:
+        """Latency of the whole model by now; None until each of its tasks has one."""
+        if len(self._best_s) < len(self.progress) or not self.progress:
+            return None
+        return sum(self.progress[k].task.weight * s for k, s in self._best_s.items())
+
+    def curve(self, sessions: Sequence[SessionSpan]) -> ModelCurve:
         """The curve of all that was taken in."""
-        counted = {key: p for key, p in self._progress.items() if p.best_s is not None}
+        counted = {key: p for key, p in self.progress.items() if p.best_s is not None}
         best_s: dict[str, float] = {}
         points: list[CurvePoint] = []
         for key, now_s, point in self._changes:
@@ -102,8 +116,8 @@ class CurveFold:
                 points.append(replace(point, latency_s=latency_s))
         if not points:
             return ModelCurve((), 0.0, 0)
-        worked = max(sum(span.elapsed_s for span in self._sessions), points[-1].elapsed_s)
-        end = replace(points[-1], elapsed_s=worked, trials=self._trials, time_s=self.last_s)
+        worked = max(sum(span.elapsed_s for span in sessions), points[-1].elapsed_s)
+        end = replace(points[-1], elapsed_s=worked, trials=self.trials, time_s=self.last_s)
         default_s = sum(p.task.weight * (p.default_s or p.best_s or 0.0) for p in counted.values())
         return ModelCurve((*points, end), default_s, len(counted))
 
@@ -120,7 +134,7 @@ def model_curve(
         defaults: key of the default candidate by task key.
         records: all of the run, in the order they were stored.
     """
-    taken = CurveFold(tasks, defaults, sessions)
+    taken = CurveFold(tasks, defaults)
     for record in records:
-        taken.take(record)
-    return taken.curve()
+        taken.take(record, sessions)
+    return taken.curve(sessions)

@@ -1,4 +1,4 @@
-"""A run at a glance, for a table of several: how it stands now, read from its store at little cost.
+"""A run in short, for a table of several: how it stands now, read from its store at little cost.
 
 Trials are counted and the fastest are found by the store's indices, for tasks that have new ones;
 only of a task with symbolic dimensions are all records gone through then, by SQLite itself. The
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.request.target_text import is_emulated
-from tuner.storage.base import SessionSpan, elapsed_s, worked_s
+from tuner.storage.base import SessionSpan, elapsed_s, work_until_s
 from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.storage.tallies import count_statuses
@@ -32,7 +32,7 @@ _NO_SECONDS: SlotSeconds = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance(RunView):
+class RunSummary(RunView):
     """A run among others. `utilisation` is of its last session.
 
     Attributes:
@@ -54,14 +54,14 @@ class Glance(RunView):
     since_improved_s: float | None = None
 
 
-def unreadable(name: str, why: str) -> Glance:
+def unreadable(name: str, why: str) -> RunSummary:
     """What is left to say of a run that cannot be read."""
-    return Glance(name=name, state=why, readable=False)
+    return RunSummary(name=name, state=why, readable=False)
 
 
-def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "") -> Glance:
+def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "") -> RunSummary:
     """A run from what its search says of itself."""
-    return Glance(
+    return RunSummary(
         name=name,
         state=f"failed: {error}" if error else f"ended: {ended}" if ended else str(snapshot.phase),
         at_work=not ended,
@@ -74,26 +74,26 @@ def of_snapshot(name: str, snapshot: Snapshot, ended: str = "", error: str = "")
     )
 
 
-def glance_json(glance: Glance) -> dict[str, Any]:
+def summary_json(summary: RunSummary) -> dict[str, Any]:
     """The keys of a run in `tuner top --once --json`."""
     return {
-        "run": glance.name,
-        "state": glance.state,
-        "at_work": glance.at_work,
-        "elapsed_s": glance.elapsed_s,
-        "trials": glance.trials,
-        "trials_per_s": glance.trials_per_s,
-        "settled": glance.settled,
-        "latency_ms": to_ms(glance.latency_s),
-        "gain": glance.gain,
-        "failures": glance.failures,
-        "utilisation": glance.utilisation,
-        "since_improved_s": glance.since_improved_s,
-        "modelled": glance.modelled,
+        "run": summary.name,
+        "state": summary.state,
+        "at_work": summary.at_work,
+        "elapsed_s": summary.elapsed_s,
+        "trials": summary.trials,
+        "trials_per_s": summary.trials_per_s,
+        "settled": summary.settled,
+        "latency_ms": to_ms(summary.latency_s),
+        "gain": summary.gain,
+        "failures": summary.failures,
+        "utilisation": summary.utilisation,
+        "since_improved_s": summary.since_improved_s,
+        "modelled": summary.modelled,
     }
 
 
-class StoreGlances:
+class StoreSummaries:
     """Looks at one run again and again; remembers what cannot have changed since the last look.
 
     Args:
@@ -113,7 +113,7 @@ class StoreGlances:
         store: SqliteStore,
         now_s: float,
         chosen_s: Callable[[SqliteStore], Mapping[str, float]] = lambda _: {},
-    ) -> Glance:
+    ) -> RunSummary:
         """The run as it is in its store.
 
         Args:
@@ -137,7 +137,7 @@ class StoreGlances:
             tasks = self._settled
         work_s = elapsed_s(spans)
         trials = sum(task.trials for task in tasks)
-        return Glance(
+        return RunSummary(
             name=self._name,
             state=state,
             at_work=at_work,
@@ -154,7 +154,7 @@ class StoreGlances:
     def _since_improved_s(self, spans: Sequence[SessionSpan], work_s: float) -> float | None:
         if not self._improved_s:
             return None
-        return max(0.0, work_s - worked_s(spans, max(self._improved_s.values())))
+        return max(0.0, work_s - work_until_s(spans, max(self._improved_s.values())))
 
     def _update(self, store: SqliteStore) -> None:
         counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task

@@ -1,6 +1,7 @@
-"""Writes a session's entries to its spool, and its files next to it.
+"""Puts into a session's store what MLflow is told beside its records, and writes the files that go
+with them.
 
-Nothing here waits for anything but the local disk; `tuner.tracking.tracker` starts the reader.
+Nothing here waits for anything but the store; `tuner.tracking.tracker` starts the reader.
 """
 
 from __future__ import annotations
@@ -9,33 +10,23 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from uuid import uuid4
 
 from tuner.candidate import without_version
 from tuner.cost_models.base import FittedModel, ModelKind
 from tuner.dynamic.dispatch_tree import tree_text
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
-from tuner.record import Record, Status
+from tuner.record import Status
+from tuner.session.observer import Silent
+from tuner.storage.base import RecordStore
+from tuner.storage.facts import TrackingEntries
 from tuner.task import Task
+from tuner.tracking.entries import End, Kept, Metrics, Start, TrackingPaths, decode, encode
 from tuner.tracking.pages import metric_names as names
 from tuner.tracking.pages.task_table import table, task_rows
-from tuner.tracking.spool import (
-    Artifact,
-    End,
-    Entry,
-    LineFile,
-    Metrics,
-    Start,
-    Tags,
-    TaskEntry,
-    TrackingPaths,
-    encode,
-    read_lines,
-)
 from tuner.utilisation import BUSY
 from tuner.utilisation import shares as by_use
 from tuner.view.as_json import snapshot_json, space_json
@@ -54,34 +45,16 @@ class RunStatus(StrEnum):
     """It could not go on."""
 
 
-@dataclass(slots=True)
-class _Past:
-    """The facts about earlier sessions that are in the spool."""
+class TrackingObserver(Silent):
+    """Tells MLflow of a session, by way of the store. Implements `tuner.session.observer.Observer`.
 
-    uuid: str = ""
-    sessions: int = 0
-
-
-def _read_past(spool: Path) -> _Past:
-    past = _Past()
-    for entry in (line.entry for line in read_lines(spool)):
-        if isinstance(entry, Start):
-            past.uuid = past.uuid or entry.uuid
-            past.sessions += 1
-    return past
-
-
-class SpoolObserver:
-    """Writes to the spool all entries that the store does not keep. Implements
-    `tuner.session.observer.Observer`.
-
-    An entry that cannot be written (a full disk) is counted in `lost`, never raised. For one
-    thread.
+    What cannot be written (a full disk) is counted in `lost`, never raised. For one thread.
     """
 
     def __init__(
         self,
-        run_dir: Path,
+        paths: TrackingPaths,
+        store: RecordStore,
         *,
         name: str,
         params: Mapping[str, object],
@@ -92,36 +65,38 @@ class SpoolObserver:
         snapshot_every_s: float = 5.0,
         table_every_s: float = 120.0,
     ) -> None:
-        """Open the spool of a run, new or old.
+        """Go on with a run, new or old.
 
         Args:
+            store: of the run.
             name: name of the run in MLflow.
             params: fixed facts of the run (model, target, trials, seed, ...).
             tags: facts that may change from session to session.
             clock: seconds since the epoch.
 
         Raises:
-            OSError: the run folder cannot be written.
+            TunerError: the store cannot be read.
         """
-        self._paths = TrackingPaths(run_dir)
-        past = _read_past(self._paths.spool)
-        self._spool = LineFile(self._paths.spool)
+        self._files = paths.files
+        self._store = store
         self._clock = clock
-        self._session = past.sessions + 1
+        before = [e for e in map(decode, store.get(TrackingEntries).texts) if isinstance(e, Start)]
+        self._session = len(before) + 1
         self._tasks: dict[str, Task] = {}
         self._checkpoint_every_s = checkpoint_every_s
         self._snapshot_every_s = snapshot_every_s
         self._table_every_s = table_every_s
         self._checkpoint_s = self._snapshot_s = float("-inf")
         self._table_s = clock()
-        self._provenance: dict[str, set[str]] = {"device": set(), "toolchain": set()}
         self._unsaved: dict[ModelKind, FittedModel] = {}
         self._said: dict[str, float] = {}
         self._ended = False
+        self.sets: dict[str, KernelSet] = {}
+        """The kernels that were chosen, by task key."""
         self.lost = 0
-        """Entries that could not be written."""
+        """Entries and files that could not be written."""
         self._start = Start(
-            uuid=past.uuid or new_uuid(),
+            uuid=before[0].uuid if before else new_uuid(),
             name=name,
             params={k: str(v) for k, v in params.items()},
             tags={k: str(v) for k, v in (tags or {}).items()},
@@ -129,23 +104,11 @@ class SpoolObserver:
         )
 
     def on_start(self, tasks: Sequence[Task]) -> None:
-        """Announce the run and its tasks."""
-        self._tasks = {task.key: task for task in tasks}
+        """Announce the run, with all its tasks, also those that are not of this session."""
+        self._tasks = {task.key: task for task in self._store.tasks()}
         # Nothing is gained yet; first, since MLflow lists metrics in the order in which they came.
         first = Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s)
-        begun = [first] if self._session == 1 else []
-        self._say(self._start, *begun, *map(_announced, tasks))
-
-    def on_record(self, record: Record, best_s: float | None) -> None:
-        """Tell the device and the toolchain where they are new; the store has the record."""
-        where = record.provenance
-        fresh = {}
-        for name, value in (("device", where.device), ("toolchain", where.toolchain)):
-            if value and value not in (seen := self._provenance[name]):
-                seen.add(value)
-                fresh[name] = ", ".join(sorted(seen))
-        if fresh:
-            self._say(Tags(fresh))
+        self._say(self._start, *([first] if self._session == 1 else []))
 
     def on_model(self, fitted: FittedModel) -> None:
         """Write the model's accuracy, and once in a while a checkpoint of the model."""
@@ -175,30 +138,14 @@ class SpoolObserver:
     def on_kernels(self, task_key: str, chosen: KernelSet) -> None:
         """Write the set's latencies, and losses by number of kernels, as metrics; the set and its
         tree as files."""
+        self.sets[task_key] = chosen
         task = self._tasks.get(task_key)
         if task is None:
             return
-        now_s = self._clock()
-        values = {
-            names.TASK_KERNELS: float(len(chosen.kernels)),
-            names.TASK_KERNELS_LATENCY: chosen.latency_s * 1e6,
-            names.TASK_KERNELS_LOSS: chosen.loss,
-        }
-        if chosen.error is not None:
-            values[names.TASK_PREDICTION_ERROR] = chosen.error
-        self._say(Metrics(task_key, 0, values, now_s))
-        for number, loss in enumerate(chosen.losses, start=1):
-            self._say(Metrics(task_key, number, {names.TASK_LOSS: loss}, now_s))
-        for number, shape in enumerate(chosen.shapes):
-            step = shape.instance[0][1] if len(shape.instance) == 1 else number
-            times = {
-                names.TASK_SHAPE: shape.latency_s * 1e6,
-                names.TASK_SHAPE_BEST: shape.best_s * 1e6,
-            }
-            self._say(Metrics(task_key, step, times, now_s))
+        self._say(*_of_kernels(task_key, chosen, self._clock()))
         name = re.sub(r"[^\w.-]", "_", task.name)
-        self._file(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
-        self._file(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
+        self.keep(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
+        self.keep(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
 
     def on_end(self, snapshot: Snapshot) -> None:
         """Write the last values, the last checkpoint and a summary."""
@@ -206,27 +153,32 @@ class SpoolObserver:
         self._snapshot(snapshot, now_s)
         self._whole(snapshot, now_s)
         share = snapshot.shares() if self._is_whole(snapshot) else {}
-        for task in snapshot.tasks:
-            if task.key in self._tasks and (values := _at_the_end(task, share)):
-                # At step 0, which no record has.
-                self._say(Metrics(task.key, 0, values, now_s))
+        last = {t.key: _at_the_end(t, share) for t in snapshot.tasks if t.key in self._tasks}
+        # At step 0, which no record has.
+        self._say(*(Metrics(key, 0, values, now_s) for key, values in last.items() if values))
         self._table(snapshot)
         self._spaces(snapshot, now_s)
         self._save_checkpoints()
         summary = {"run": self._start.uuid, "session": self._session, **snapshot_json(snapshot)}
-        self._file("summary.json", json.dumps(summary, indent=1).encode())
+        self.keep("summary.json", json.dumps(summary, indent=1).encode())
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write a file beside the spool, to be kept with the run in MLflow."""
-        self._file(name, data)
+        """Write a file that goes with the run, under the name that it shall have in MLflow."""
+        try:
+            write_bytes(self._files / name, data)
+        except OSError:
+            self.lost += 1
 
     def close(self, status: RunStatus) -> None:
-        """Write how the session ended, and close the files. Must be called however it ended."""
+        """Tell how the session ended. Must be called however it did."""
         if self._ended:
             return
         self._ended = True
         self._say(End(str(status), self._clock()))
-        self._spool.close()
+        try:
+            self._store.flush()
+        except TunerError:
+            self.lost += 1
 
     def _snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         values = {
@@ -241,7 +193,7 @@ class SpoolObserver:
         if snapshot.estimate_accuracy is not None:
             values[names.ESTIMATE_ACCURACY] = round(snapshot.estimate_accuracy, 3)
         if snapshot.next_gain is not None:
-            values[names.NEXT_GAIN] = names.shown(snapshot.next_gain)
+            values[names.NEXT_GAIN] = names.round_shown(snapshot.next_gain)
         for kind, seconds in snapshot.utilisation.items():
             busy = by_use(seconds).get(BUSY, 0.0)
             values[f"{names.SLOTS_BUSY}{kind}"] = round(busy, 3)
@@ -255,9 +207,9 @@ class SpoolObserver:
         chosen at the end for many shapes, they do not."""
         if not self._is_whole(snapshot):
             return  # of some tasks alone neither is the model's
-        values = {} if snapshot.gain is None else {names.GAIN: names.shown(snapshot.gain)}
+        values = {} if snapshot.gain is None else {names.GAIN: names.round_shown(snapshot.gain)}
         if snapshot.latency_s and all(task.best_s for task in snapshot.tasks):
-            values[names.LATENCY] = names.shown(snapshot.latency_s * 1e3)
+            values[names.LATENCY] = names.round_shown(snapshot.latency_s * 1e3)
         if values:
             self._say(Metrics(None, snapshot.trials, values, now_s))
 
@@ -273,7 +225,7 @@ class SpoolObserver:
             values[names.SPACE_WON + space] = float(len(row.won))
         self._say(Metrics(None, snapshot.trials, values, now_s))
         rows = [space_json(space) for space in snapshot.spaces]
-        self._file("spaces.json", json.dumps(table(rows), indent=1).encode())
+        self.keep("spaces.json", json.dumps(table(rows), indent=1).encode())
 
     def _is_whole(self, snapshot: Snapshot) -> bool:
         """Whether a session has all tasks of the run; one that goes on with some has not."""
@@ -282,28 +234,46 @@ class SpoolObserver:
     def _table(self, snapshot: Snapshot) -> None:
         if not self._is_whole(snapshot):
             return
-        self._file("tasks.json", json.dumps(table(task_rows(snapshot)), indent=1).encode())
+        self.keep("tasks.json", json.dumps(table(task_rows(snapshot)), indent=1).encode())
 
     def _save_checkpoints(self) -> None:
         for fitted in self._unsaved.values():
             suffix = "npz" if fitted.kind is ModelKind.PROCESS else "ubj"
             name = f"cost_model/{fitted.kind}-{fitted.version}"
-            if (self._paths.folder / f"{name}.{suffix}").exists():
+            if (self._files / f"{name}.{suffix}").exists():
                 name += f"-session-{self._session}"  # an earlier session counted from 1 too
-            self._file(f"{name}.{suffix}", fitted.model)
+            self.keep(f"{name}.{suffix}", fitted.model)
         self._unsaved.clear()
 
-    def _file(self, name: str, data: bytes) -> None:
-        try:
-            write_bytes(self._paths.folder / name, data)
-        except OSError:
-            self.lost += 1
+    def _say(self, *entries: Kept) -> None:
+        if not entries:
             return
-        self._say(Artifact(name))
-
-    def _say(self, *entries: Entry) -> None:
-        if not self._spool.append(b"".join(encode(e) for e in entries)):
+        try:
+            self._store.put(TrackingEntries(list(map(encode, entries))))
+        except TunerError:
             self.lost += len(entries)
+
+
+def _of_kernels(task_key: str, chosen: KernelSet, now_s: float) -> list[Metrics]:
+    """A set's latencies, and losses by number of kernels."""
+    values = {
+        names.TASK_KERNELS: float(len(chosen.kernels)),
+        names.TASK_KERNELS_LATENCY: chosen.latency_s * 1e6,
+        names.TASK_KERNELS_LOSS: chosen.loss,
+    }
+    if chosen.error is not None:
+        values[names.TASK_PREDICTION_ERROR] = chosen.error
+    said = [Metrics(task_key, 0, values, now_s)]
+    for number, loss in enumerate(chosen.losses, start=1):
+        said.append(Metrics(task_key, number, {names.TASK_LOSS: loss}, now_s))
+    for number, shape in enumerate(chosen.shapes):
+        step = shape.instance[0][1] if len(shape.instance) == 1 else number
+        times = {
+            names.TASK_SHAPE: shape.latency_s * 1e6,
+            names.TASK_SHAPE_BEST: shape.best_s * 1e6,
+        }
+        said.append(Metrics(task_key, step, times, now_s))
+    return said
 
 
 def _at_the_end(task: TaskView, share: Mapping[str, float]) -> dict[str, float]:
@@ -314,13 +284,3 @@ def _at_the_end(task: TaskView, share: Mapping[str, float]) -> dict[str, float]:
         names.TASK_SHARE: share.get(task.key),
     }
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _announced(task: Task) -> TaskEntry:
-    params = {
-        "task": task.key,
-        "weight": f"{task.weight:g}",
-        "flops": f"{task.flops:g}",
-        "target": task.target,
-    }
-    return TaskEntry(task.key, task.name, params)

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cluster.driver.kernel_sets import chosen_s
-from tuner.errors import TunerError, first_line, named_line
-from tuner.report.glance import Glance, StoreGlances, of_snapshot, unreadable
+from cluster.driver.kernel_sets import read_latencies_s
+from tuner.errors import TunerError, describe_error, first_line
+from tuner.report.summary import RunSummary, StoreSummaries, of_snapshot, unreadable
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder, read_run, runs_below
 from tuner.runs.remote import local
 from tuner.storage.sqlite_store import SqliteStore
 
-Source = Callable[[float], Sequence[Glance]]
+Source = Callable[[float], Sequence[RunSummary]]
 """Gives the runs of one place as they are now; takes the time in seconds since the epoch."""
 
 _BUSY_S = 1.0
@@ -39,24 +39,24 @@ class OneRun:
 
     def __init__(self, location: RunLocation, clock: Callable[[], float] = time.monotonic) -> None:
         self._location = location
-        self._glances = StoreGlances(str(location))
+        self._summaries = StoreSummaries(str(location))
         self._clock = clock
         self._fetched: tuple[Path, float] | None = None
 
-    def __call__(self, now_s: float) -> Sequence[Glance]:
+    def __call__(self, now_s: float) -> Sequence[RunSummary]:
         """The run, or a line that says why it cannot be read."""
         try:
             folder, manifest = read_run(self._folder())
             if not folder.store.exists():
-                return [Glance(name=str(self._location), state="not begun")]
+                return [RunSummary(name=str(self._location), state="not begun")]
             store = SqliteStore(folder.store, read_only=True, busy_timeout_s=_BUSY_S)
             with contextlib.closing(store):
-                known = partial(chosen_s, most=manifest.max_kernels)
-                return [self._glances.look(store, now_s, known)]
+                known = partial(read_latencies_s, most=manifest.max_kernels)
+                return [self._summaries.look(store, now_s, known)]
         except TunerError as error:
             why = first_line(error)
         except (OSError, ValueError, zlib.error) as error:
-            why = f"damaged: {named_line(error)}"
+            why = f"damaged: {describe_error(error)}"
         return [unreadable(str(self._location), why)]
 
     def _folder(self) -> Path:
@@ -73,12 +73,12 @@ class Runs:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
 
-    def __call__(self, now_s: float) -> Sequence[Glance]:
+    def __call__(self, now_s: float) -> Sequence[RunSummary]:
         """All of them."""
-        return [glance for source in self._sources for glance in source(now_s)]
+        return [summary for source in self._sources for summary in source(now_s)]
 
 
-def named_runs(location: RunLocation) -> list[OneRun]:
+def find_runs(location: RunLocation) -> list[OneRun]:
     """The run at a location, or the runs that lie in a folder that is none."""
     alone = location.is_url or RunFolder(location.folder).manifest.exists()
     below = [] if alone else runs_below(location.folder)
@@ -105,7 +105,7 @@ class RunsHere:
         self._runs: dict[Path, OneRun] = {}
         self._next_s = clock()
 
-    def __call__(self, now_s: float) -> Sequence[Glance]:
+    def __call__(self, now_s: float) -> Sequence[RunSummary]:
         """All of them."""
         if self._clock() >= self._next_s:
             found = {path.resolve(): path for path in (*self._at_work(), *self._below())}
@@ -114,7 +114,7 @@ class RunsHere:
                 at: known.get(at) or OneRun(RunLocation.of(path)) for at, path in found.items()
             }
             self._next_s = self._clock() + _FIND_S
-        return [glance for run in self._runs.values() for glance in run(now_s)]
+        return [summary for run in self._runs.values() for summary in run(now_s)]
 
     def _below(self) -> list[Path]:
         runs = self._folder / _RUNS
@@ -137,7 +137,7 @@ def runs_at_work() -> list[Path]:
     return [*found]
 
 
-def searches_there(now_s: float) -> Sequence[Glance]:
+def searches_there(now_s: float) -> Sequence[RunSummary]:
     """A `Source` of the searches on the cluster that this process is connected to."""
     from cluster.search.looks import looks
 
@@ -148,7 +148,7 @@ def searches_there(now_s: float) -> Sequence[Glance]:
         elif state.snapshot is None:
             failed = f"failed: {state.error}" if state.error else ""
             said = failed or "starting"
-            found.append(Glance(name=state.run or name, state=said, at_work=not failed))
+            found.append(RunSummary(name=state.run or name, state=said, at_work=not failed))
         else:
             found.append(of_snapshot(state.run or name, state.snapshot, state.ended, state.error))
     return found
@@ -166,11 +166,11 @@ class Looking:
         self._source, self._name, self._every_s = source, name, every_s
         self._stop = threading.Event()
         self._seen = threading.Event()
-        self._last: Sequence[Glance] = ()
+        self._last: Sequence[RunSummary] = ()
         self._thread = threading.Thread(target=self._look, name=f"look-{name}", daemon=True)
         self._thread.start()
 
-    def last(self) -> Sequence[Glance]:
+    def last(self) -> Sequence[RunSummary]:
         """What was seen last; a line that says so before anything was."""
         return self._last if self._seen.is_set() else (unreadable(self._name, "looking"),)
 
@@ -192,6 +192,6 @@ class Looking:
             try:
                 self._last = self._source(time.time())
             except Exception as error:  # the thread's border: a table must not stand still unsaid
-                self._last = [unreadable(self._name, named_line(error))]
+                self._last = [unreadable(self._name, describe_error(error))]
             self._seen.set()
             self._stop.wait(max(self._every_s, 9 * (time.monotonic() - began_s)))

@@ -1,0 +1,222 @@
+"""Reads what is to be pushed of a run: the records and entries of its store in the order in which
+they came, then what was sampled of the machine; and writes the records as files.
+
+Records are pushed as metrics, and as numbered files of equal length, so that a file's number tells
+which records it holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tuner.errors import TunerError
+from tuner.files.atomic import write_bytes
+from tuner.record import Record, record_line
+from tuner.storage.base import SessionSpan
+from tuner.storage.facts import Defaults
+from tuner.storage.sqlite_file import journal
+from tuner.storage.sqlite_store import SqliteStore
+from tuner.tracking.entries import Entry, Start, TrackingPaths, decode
+from tuner.tracking.record_metrics import RecordMetrics
+
+PER_FILE = 200
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a run: the numbers of the last record and the last entry before it, and the bytes
+    of samples."""
+
+    record: int = 0
+    entry: int = 0
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Entries that are pushed, or dropped, together; `end` is the place after them."""
+
+    entries: Sequence[Entry]
+    end: Position
+
+
+class RunReader:
+    """A run as its tracker reads it, while its session writes it.
+
+    The store is opened anew for each short look: this process may be stopped at any time, and
+    another file may replace the store. Methods raise OSError and TunerError.
+    """
+
+    def __init__(self, paths: TrackingPaths) -> None:
+        self._paths = paths
+        self.over = False
+        """Whether the session has ended, so that nobody writes any more."""
+        self.metrics = RecordMetrics((), {})
+        """The fold over the records that were read."""
+        self._folded = 0
+
+    @property
+    def may_be_read(self) -> bool:
+        """Whether reading is allowed: not while the store is written without a write-ahead log,
+        since the writer would wait for us."""
+        return self.over or journal(self._paths.store).exists()
+
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteStore | None]:
+        """The store; None where there is none."""
+        if not self._paths.store.exists():
+            yield None
+            return
+        with closing(SqliteStore(self._paths.store, read_only=True)) as store:
+            yield store
+
+    def check(self, at: Position) -> int:
+        """A checksum of what lies right before a place: 0 at the start, -1 where there is no such
+        place, as where a machine kept its progress and lost, in a power cut, what was before it."""
+        if at.record == at.entry == 0:
+            return 0
+        with self._opened() as store:
+            if store is None:
+                return -1
+            records = [r for n, r in store.after(at.record - 1, 1) if n == at.record]
+            entries = [text for n, _, text in store.entries_after(at.entry - 1, 1) if n == at.entry]
+        if (len(records), len(entries)) != (at.record > 0, at.entry > 0):
+            return -1
+        return zlib.crc32(json.dumps([*map(_identify, records), *entries]).encode())
+
+    def after(self, at: Position, most: int) -> list[Item]:
+        """At most `most` items after a place, in order; none before the run was announced. Quick
+        where it goes on from the last call; else it reads all records before the place again."""
+        with self._opened() as store:
+            if store is None:
+                return []
+            # The entries first: records that come meanwhile are after all of them.
+            entries = store.entries_after(at.entry, most)
+            if not entries and at.entry == 0:
+                return []
+            self._fold_to(at.record, store)
+            self._folded = -1  # so that it is made again after an error
+            sessions, items = store.sessions(), list[Item]()
+            for found in islice(_merge(store.after(at.record, most), entries), most):
+                at, said = self._take(found, at, sessions)
+                items.append(Item(said, at))
+        self._folded = at.record
+        return items + self._samples(at, most - len(items))
+
+    def _take(
+        self, found: _Found, at: Position, sessions: Sequence[SessionSpan]
+    ) -> tuple[Position, Sequence[Entry]]:
+        """The place after what was found, and the entries to push for it."""
+        if isinstance(found.what, Record):
+            return replace(at, record=found.number), self.metrics.take(found.what, sessions)
+        entry = decode(found.what)
+        tasks = self.metrics.announce() if isinstance(entry, Start) else ()
+        return replace(at, entry=found.number), (entry, *tasks)
+
+    def _fold_to(self, number: int, store: SqliteStore) -> None:
+        """Have the fold be that of all records up to a number, of all tasks that there are now."""
+        tasks = store.tasks()
+        if self._folded == number and self.metrics.progress.keys() == {task.key for task in tasks}:
+            return
+        metrics, at = RecordMetrics(tasks, store.get(Defaults).by_task), 0
+        sessions = store.sessions()
+        while at < number and (page := store.after(at, min(_PAGE, number - at))):
+            for _, record in page:
+                metrics.take(record, sessions)
+            at = page[-1][0]
+        self.metrics, self._folded = metrics, number
+
+    def _samples(self, at: Position, most: int) -> list[Item]:
+        """What was sampled of the machine after a place."""
+        items: list[Item] = []
+        if not self._paths.system.exists():
+            return items
+        with self._paths.system.open("rb") as file:
+            if at.sample > file.seek(0, os.SEEK_END):  # a power cut took the end
+                at = replace(at, sample=0)
+            file.seek(at.sample)
+            for line in file:
+                if len(items) == most or not line.endswith(b"\n"):
+                    break
+                at = replace(at, sample=at.sample + len(line))
+                items.append(Item(tuple(_read_sample(line)), at))
+        return items
+
+    def left(self, at: Position) -> int:
+        """The number of records, entries and samples after a place; none before the run was
+        announced."""
+        with self._opened() as store:
+            entries = store.last_entry() if store else 0
+            if store is None or not entries:
+                return 0
+            stored = store.last() - at.record + entries - at.entry
+        return stored + len(self._samples(at, sys.maxsize))
+
+    def write_file(self, done: int) -> int:
+        """Write the next file of records, if `done` of them are in files and there are enough for
+        one more; the last one is written when the session is over. Return the new `done`.
+
+        Each number begins at a fixed record, so that a longer file replaces a shorter one.
+        """
+        before = done // PER_FILE
+        whole = (before + 1) * PER_FILE
+        with self._opened() as store:
+            last = store.last() if store else 0
+            if store is None or last <= done or (last < whole and not self.over):
+                return done
+            found = store.after(before * PER_FILE, PER_FILE)
+        lines = "".join(f"{record_line(record)}\n" for _, record in found)
+        write_bytes(self._paths.files / f"records/records-{before + 1:06d}.jsonl", lines.encode())
+        return found[-1][0]
+
+    def files_left(self, done: int) -> int:
+        """The number of files of records that `write_file` has still to write."""
+        with self._opened() as store:
+            last = store.last() if store else 0
+        return -(-last // PER_FILE) - done // PER_FILE if last > done else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A record or the text of an entry, and its number among those of its kind."""
+
+    number: int
+    what: Record | str
+
+
+def _merge(
+    records: Sequence[tuple[int, Record]], entries: Sequence[tuple[int, int, str]]
+) -> Iterator[_Found]:
+    """Both in the order in which they were stored; the run's announcement, its first entry, comes
+    before everything."""
+    yield from (
+        found
+        for _, found in heapq.merge(
+            (((number, 0), _Found(number, record)) for number, record in records),
+            (
+                ((0 if number == 1 else place, 1), _Found(number, text))
+                for number, place, text in entries
+            ),
+            key=lambda keyed: keyed[0],
+        )
+    )
+
+
+def _identify(record: Record) -> list[object]:
+    key = record.trial.key
+    return [key.task_key, key.candidate_key, key.instance, key.rung, record.time_s]
+
+
+def _read_sample(line: bytes) -> Iterator[Entry]:
+    """The sample in a line; none where a crash cut it off."""
+    with suppress(TunerError, UnicodeDecodeError):
+        yield decode(line.decode())
