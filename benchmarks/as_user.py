@@ -117,7 +117,7 @@ def _compared(
     tuned = our_side.tune_once(model, folder / program, **settings)
     if tuned.failure:
         raise TunerError(tuned.failure)
-    from cluster.driver.export import export_library
+    from cluster.app.driver.export import export_library
 
     library = folder / f"{program}.so"
     export_library(tuned.folder, library)
@@ -228,7 +228,7 @@ def winners_of(run: Path, instance: Instance) -> list[Winner]:
     Raises:
         TunerError: one of the tasks has none.
     """
-    from cluster.driver.kernel_sets import kernel_set
+    from cluster.app.driver.kernel_sets import kernel_set
     from tuner.storage.sqlite_store import SqliteStore
     from tuner.view.winners import choose_best
 

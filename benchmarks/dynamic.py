@@ -35,9 +35,9 @@ from benchmarks.command import Rows, common_flags, cores_of, run_main, say, work
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
 from benchmarks.race import Contestant, Library, NumpyMatmul, Ours, run_race
-from cluster.console import parse
-from cluster.driver.export import export_library
-from cluster.driver.kernel_sets import kernel_set
+from cluster.app.console import parse
+from cluster.app.driver.export import export_library
+from cluster.app.driver.kernel_sets import kernel_set
 from spaces.targets.cores import thread_variables
 from tuner import checks
 from tuner.dynamic.kernel_set import KernelSet

@@ -24,8 +24,8 @@ from benchmarks.command import Rows, common_flags, cores_of, run_main, say, work
 from benchmarks.dynamic import DIETCODE, sizes_alone
 from benchmarks.figures import ratio, spread
 from benchmarks.our_side import OurRun
-from cluster.console import parse
-from cluster.driver.export import export_library
+from cluster.app.console import parse
+from cluster.app.driver.export import export_library
 from spaces.targets.cores import thread_variables
 from tuner import checks
 from tuner.errors import TunerError

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tuner", "spaces", "actors", "cluster")
 TELLING = (
     *("tuner/view", "tuner/report", "tuner/pages", "tuner/tracking"),
-    *("cluster/console", "cluster/commands/results", "cluster/grafana"),
-    *("cluster/driver/run_summaries.py", "cluster/ray_workers/grafana.py"),
+    *("cluster/app/console", "cluster/app/commands/results", "cluster/grafana"),
+    *("cluster/app/driver/run_summaries.py", "cluster/ray_workers/grafana.py"),
 )
 _LATENCY = re.compile(r"^(\w*_)?(latency|best|default|before|after)_(s|ms|us)$")
 _NAMES = {"name", "task", "key", "task_key", "claim", "before", "view"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import workloads
-from cluster.console import parse
+from cluster.app.console import parse
 from tuner.errors import UsageError
 
 _FILE = Path(workloads.__file__)

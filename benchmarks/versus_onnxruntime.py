@@ -47,7 +47,7 @@ class Bencher:
 
     def bench(self, run: Path, rounds: int) -> dict[str, Any]:
         """What `tuner bench` reports."""
-        from cluster.driver.export import bench
+        from cluster.app.driver.export import bench
 
         return bench(run, rounds=rounds)
 

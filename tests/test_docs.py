@@ -19,16 +19,16 @@ from typing import Any
 import click
 import pytest
 
-from cluster.cli import cli, run
-from cluster.commands.results.bench import _print as bench_report
-from cluster.commands.tasks import task_report
-from cluster.commands.tune import Onward
-from cluster.commands.tune import _report as tune_report
-from cluster.commands.tune import _summary as tune_summary
-from cluster.console.doctor_checks import Finding
-from cluster.driver.best_schedules import best_schedules
-from cluster.driver.kernel_sets import describe_set
-from cluster.driver.tune_result import TuneResult
+from cluster.app.cli import cli, run
+from cluster.app.commands.results.bench import _print as bench_report
+from cluster.app.commands.tasks import task_report
+from cluster.app.commands.tune import Onward
+from cluster.app.commands.tune import _report as tune_report
+from cluster.app.commands.tune import _summary as tune_summary
+from cluster.app.console.doctor_checks import Finding
+from cluster.app.driver.best_schedules import best_schedules
+from cluster.app.driver.kernel_sets import describe_set
+from cluster.app.driver.tune_result import TuneResult
 from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
@@ -385,7 +385,7 @@ def test_keys_of_doctor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "cluster.console.doctor_checks.examine", lambda **_: iter([Finding("disk", "ok", "60")])
+        "cluster.app.console.doctor_checks.examine", lambda **_: iter([Finding("disk", "ok", "60")])
     )
     assert run(["doctor", "--json"]) == 0
     assert keys(json.loads(capsys.readouterr().out)) == rows("JSON of `doctor`")
@@ -574,7 +574,7 @@ def quantity(text: str) -> float:
             "_FULL_S",
         ),
         ("fleet", "~ ~ ~ passes, then runners", "cluster.scaling.scaling_policy", "_LET_GO_S"),
-        ("reference", r"with a snapshot about every ~ ~\)", "cluster.tune", "_WATCH_S"),
+        ("reference", r"with a snapshot about every ~ ~\)", "cluster.app.tune", "_WATCH_S"),
         ("fleet", "sign of life at least every ~ ~,", "cluster.ray_workers.ray_pool", "BEAT_S"),
         ("reference", "take turns for ~ rounds", "spaces.deploy.bench", "MIN_ROUNDS"),
     ],

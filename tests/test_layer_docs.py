@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.console.layer_flags import _FLAGS
+from cluster.app.console.layer_flags import _FLAGS
 from tuner.contracts.contracts import CONTRACTS, why_not
 from tuner.layers import Layers
 from tuner.source import Source

@@ -25,16 +25,16 @@ ORDER = ("tuner", "spaces", "actors", "cluster")
 
 DOORS = {
     "tuner/__init__.py": {
-        "cluster.api.tune",
-        "cluster.passes",
-        "cluster.driver.tune_result.TuneResult",
+        "cluster.app.api.tune",
+        "cluster.app.passes",
+        "cluster.app.driver.tune_result.TuneResult",
         "spaces.lowering.lower",
         "spaces.passes.pipeline",
         "spaces.frontends.shape_var.DynamicProgram",
         "spaces.frontends.shape_var.ShapeVar",
         "tuner.request",
     },
-    "tuner/__main__.py": {"cluster.cli"},
+    "tuner/__main__.py": {"cluster.app.cli"},
     "tuner/testing/__init__.py": {
         f"spaces.testing.{suite}" for suite in ("library", "measurer", "scheduled")
     },
@@ -84,15 +84,17 @@ ROOMS = {
         "scaling",
         "ray_workers",
         "search",
-        ("driver", "console"),
-        ("tune", "passes"),
-        ("api", "commands"),
-        "cli",
+        ("app/driver", "app/console"),
+        ("app/tune", "app/passes"),
+        ("app/api", "app/commands"),
+        "app/cli",
     ),
 }
 """The rooms of each package, from the ground up; those of one floor do not know of each other. The
 modules of a package that are in no room are its nouns, which all of its rooms may use; of the
-cluster's, each is a room by itself."""
+application's, each is a room by itself."""
+APP = "app"
+"""The folder of the application, which has rooms of its own."""
 MOST_MODULES, LEAST_MODULES = 16, 2
 """In one folder."""
 MOST_LINES = 400
@@ -204,9 +206,9 @@ def cycle(root: Path, found: list[Import]) -> list[str]:
 def room_of(module: str) -> str:
     """The room of a module of a package that has rooms."""
     package, *inner = module.split(".")
-    if len(inner) > 1 and inner[0] in _floors(package):
-        return inner[0]
-    return inner[0] if package == "cluster" else "nouns"
+    if inner[:1] == [APP]:
+        return "/".join(inner[:2])
+    return inner[0] if len(inner) > 1 and inner[0] in _floors(package) else "nouns"
 
 
 def _floors(package: str) -> dict[str, int]:
@@ -274,9 +276,13 @@ def test_no_room_imports_one_that_is_not_below_it(found: list[Import]) -> None:
 
 @pytest.mark.parametrize("package", ORDER)
 def test_each_folder_is_a_room_that_is_named_here(package: str) -> None:
-    folders = {f.name for f in (ROOT / package).iterdir() if (f / "__init__.py").exists()}
-    nouns = {"nouns", "tune", "cli"}
-    assert folders == _floors(package).keys() - nouns
+    inside = [*(ROOT / package).iterdir(), *(ROOT / package).glob(f"{APP}/*")]
+    folders = {
+        folder.relative_to(ROOT / package).as_posix()
+        for folder in inside
+        if (folder / "__init__.py").exists()
+    }
+    assert folders - {APP} == _floors(package).keys() - {"nouns", f"{APP}/tune", f"{APP}/cli"}
 
 
 @pytest.mark.parametrize("package", ["tuner", "spaces", "cluster"])
@@ -284,7 +290,9 @@ def test_the_map_has_the_rooms_in_the_order_of_their_floors(package: str) -> Non
     text = (ROOT / "docs" / "development" / "rooms.md").read_text()
     shown: dict[str, int] = {}
     floor = 0
-    for number, name in re.findall(rf"^\| (\d*) ?\| `{package}/(\w+)[/.]", text, re.MULTILINE):
+    for number, name in re.findall(
+        rf"^\| (\d*) ?\| `{package}/((?:{APP}/)?\w+)[/.]", text, re.MULTILINE
+    ):
         floor = int(number or floor)
         shown[name] = floor
     first = 0 if package == "tuner" else 1  # the nouns are a floor, and no folder
@@ -334,7 +342,7 @@ def test_nothing_of_ours_opens_a_port(package: str) -> None:
 
 
 def test_importing_the_command_line_stays_light() -> None:
-    program = "import sys, tuner, cluster.cli; print(' '.join(sys.modules))"
+    program = "import sys, tuner, cluster.app.cli; print(' '.join(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
@@ -371,9 +379,9 @@ def tree(root: Path, files: dict[str, str]) -> list[Import]:
 @pytest.mark.parametrize(
     "text",
     [
-        "import cluster.tune",
-        "from cluster import tune",
-        "from cluster.tune import tune",
+        "import cluster.app.tune",
+        "from cluster.app import tune",
+        "from cluster.app.tune import tune",
         "def f():\n    from actors import builder",
         "import importlib\nimportlib.import_module('spaces.lowering.lower')",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spaces",
@@ -398,7 +406,7 @@ def tree_elsewhere(tmp_path: Path, text: str) -> list[Import]:
         ("spaces/ir/a.py", "from spaces.passes import pipeline", True),
         ("spaces/check/a.py", "def f():\n    from spaces.passes.pipeline import g", True),
         ("tuner/task.py", "import tuner.storage.base", True),
-        ("cluster/tune.py", "from cluster.commands.tune import run", True),
+        ("cluster/app/tune.py", "from cluster.app.commands.tune import run", True),
         ("spaces/passes/a.py", "from spaces.ir import rewrite", False),
         ("spaces/templates/int8/a.py", "from spaces.templates.contraction import shape", False),
         ("tuner/storage/base.py", "from tuner.task import Task", False),
@@ -409,7 +417,7 @@ def test_a_way_upstairs_is_found(file: str, text: str, wrong: bool, tmp_path: Pa
 
 
 def test_a_door_opens_on_one_thing_only(tmp_path: Path) -> None:
-    text = "from cluster.api.tune import tune\nfrom cluster.scaling.pool import Pool\n"
+    text = "from cluster.app.api.tune import tune\nfrom cluster.scaling.pool import Pool\n"
     found = tree(tmp_path, {"tuner/__init__.py": text})
     assert [one.module for one in to_the_right(found)] == ["cluster.scaling.pool.Pool"]
 

@@ -26,7 +26,7 @@ ALLOWED = {
     "spaces/codegen/library_threads.py": "for CPUs alone; the kind is a compiled library's",
     "spaces/ir/nan_kept.py": "what LLVM makes of a maximum with NaN",
     "spaces/intrinsics/registration.py": "names of TVM's modules of intrinsics",
-    "cluster/console/doctor_features.py": "the device that a feature needs, and what brings it",
+    "cluster/app/console/doctor_features.py": "the device that a feature needs, and what brings it",
 }
 """Files that may, each with why."""
 

@@ -95,7 +95,7 @@ def test_its_metadata_is_that_of_the_project(wheel: Path) -> None:
         lines = archive.read(metadata).decode().splitlines()
         entries = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
     assert {f"Version: {__version__}", "License-Expression: Apache-2.0"} <= set(lines)
-    assert EntryPoint("tuner", "cluster.cli:main", "console_scripts").value in entries
+    assert EntryPoint("tuner", "cluster.app.cli:main", "console_scripts").value in entries
 
 
 def test_its_own_code_is_what_runs(installed: Path, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from cluster import passes
-    from cluster.api.tune import tune
-    from cluster.driver.tune_result import TuneResult
+    from cluster.app import passes
+    from cluster.app.api.tune import tune
+    from cluster.app.driver.tune_result import TuneResult
     from spaces.frontends.shape_var import DynamicProgram, ShapeVar
     from spaces.lowering.lower import lower
     from spaces.passes.pipeline import tir_pipeline
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # Resolved when first used, so that `import tuner` stays light and the packages to the right of
 # this one are not its dependencies: the two doors are the layering test's named exceptions.
 _LAZY = {
-    "tune": "cluster.api.tune",
-    "TuneResult": "cluster.driver.tune_result",
+    "tune": "cluster.app.api.tune",
+    "TuneResult": "cluster.app.driver.tune_result",
     "TuneOptions": "tuner.request.options",
     "ModelSpec": "tuner.request.model_spec",
     "IntRange": "tuner.request.model_spec",
@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "passes":
-        return importlib.import_module("cluster.passes")
+        return importlib.import_module("cluster.app.passes")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -4,6 +4,6 @@ from tuner.search_path import put_current_folder_last
 
 if __name__ == "__main__":
     put_current_folder_last()
-    from cluster.cli import main
+    from cluster.app.cli import main
 
     main()

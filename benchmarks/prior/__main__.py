@@ -21,8 +21,8 @@ import tuner
 from benchmarks.command import say
 from benchmarks.prior.drawn_layers import draw_model
 from benchmarks.prior.equal_turns import EqualTurns
-from cluster.commands.train import train_on
-from cluster.driver.warm_start import NONE, find_shipped
+from cluster.app.commands.train import train_on
+from cluster.app.driver.warm_start import NONE, find_shipped
 from spaces.targets.target import resolve_target
 from tuner.effort import EFFORTS
 from tuner.files.atomic import output_file

@@ -21,7 +21,7 @@ from benchmarks.command import say
 from benchmarks.kernel_timer import KernelTimer, start_timer
 from benchmarks.machine import about
 from benchmarks.prior.drawn_layers import draw_model
-from cluster.driver.warm_start import base_for
+from cluster.app.driver.warm_start import base_for
 from tuner.candidate import Draft, form_of
 from tuner.cost_models.prior import NO_PRIORS, Priors, load_priors
 from tuner.effort import EFFORTS

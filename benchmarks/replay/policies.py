@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cluster.driver.warm_start import base_for
+from cluster.app.driver.warm_start import base_for
 from tuner.candidate import Candidate
 from tuner.cost_models import pretrained
 from tuner.cost_models.base import CostModel

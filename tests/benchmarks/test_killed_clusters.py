@@ -83,7 +83,7 @@ def test_killed_tests_leave_no_ray(number: signal.Signals) -> None:
     mark = uuid.uuid4().hex
     tests = [
         *(sys.executable, "-m", "pytest", "--numprocesses=2", "-p", "no:cacheprovider"),
-        *("tests/cluster/commands/test_attach.py", "-k", "stopped"),
+        *("tests/cluster/app/commands/test_attach.py", "-k", "stopped"),
     ]
     with subprocess.Popen(
         tests, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, WATCHED: mark}

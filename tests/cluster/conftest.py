@@ -19,6 +19,6 @@ def embedded_ray() -> Iterator[None]:
 @pytest.fixture
 def bench_without_pauses(bench_without_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in commands, whose kernels run in this process then."""
-    from cluster.driver import export
+    from cluster.app.driver import export
 
     monkeypatch.setattr(export, "bench", export.bench_here)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 
-from cluster.cli import run
+from cluster.app.cli import run
 
 
 def output_of(*words: str) -> str:

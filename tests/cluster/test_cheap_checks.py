@@ -25,7 +25,7 @@ class Waited(Exception):
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A cluster that has no machine, and would be waited for."""
-    from cluster.driver import devices
+    from cluster.app.driver import devices
     from cluster.ray_workers import ray_cluster
 
     def wait(*_: Any) -> None:
@@ -39,7 +39,7 @@ def _cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def tuned(model: ModelSpec, **options: Any) -> None:
-    from cluster.tune import tune
+    from cluster.app.tune import tune
 
     tune(TuneOptions(model, address="127.0.0.1:1", **options))
 
@@ -87,9 +87,9 @@ def test_what_can_be_read_waits_and_a_function_is_not_called_for_it() -> None:
 
 
 def test_a_device_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from cluster.app.tune import tune
     from cluster.ray_workers.nodes import NodeWatch
     from cluster.scaling.scaling_policy import Cluster, Node
-    from cluster.tune import tune
 
     monkeypatch.setattr(NodeWatch, "look", lambda _: Cluster((Node("here", {"CPU": 2}),)))
     args = (("m", 16), ("n", 16), ("k", 16))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli import run
-from cluster.commands.results.best import loss_curve, shapes_to_show
-from cluster.driver.best_schedules import Explained
+from cluster.app.cli import run
+from cluster.app.commands.results.best import loss_curve, shapes_to_show
+from cluster.app.driver.best_schedules import Explained
 from tuner.candidate import Candidate, CandidateKind
 from tuner.dynamic.dispatch_tree import Leaf
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
@@ -93,8 +93,8 @@ def test_a_malformed_request_is_refused(
 ) -> None:
     # Nothing is opened: whoever would open something cannot even be imported.
     for module in (
-        "cluster.tune",
-        "cluster.driver.export",
+        "cluster.app.tune",
+        "cluster.app.driver.export",
         "spaces.frontends.model",
         "tuner.storage.sqlite_store",
     ):
@@ -393,7 +393,9 @@ def test_the_status_of_a_run_that_has_ended_is_that_of_its_kernels(
             store.put(SessionEnded(session, 104.0, "trials"))
     times = ShapeTimes(shape, 1.0, 0, 0.003, 0.002, True)
     chosen = KernelSet((kernel,), Leaf(0), (1.0,), 1.0, (times,), None, 0)
-    monkeypatch.setattr("cluster.driver.kernel_sets.kernel_set", lambda store, task, most: chosen)
+    monkeypatch.setattr(
+        "cluster.app.driver.kernel_sets.kernel_set", lambda store, task, most: chosen
+    )
     assert run(["status", str(tmp_path / "run"), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["tasks"]
     assert row["best_ms"] == pytest.approx(best_ms)
@@ -444,7 +446,7 @@ def test_records_are_one_object_a_line(
 def test_folders_above_an_output_that_are_missing_are_made(
     a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    fake = types.ModuleType("cluster.driver.trust.reproduce")
+    fake = types.ModuleType("cluster.app.driver.trust.reproduce")
     fake.reproduce = lambda *_: "a program"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
     out = tmp_path / "not" / "there" / "out"
@@ -485,7 +487,7 @@ def test_explain_says_what_the_default_schedule_takes_beside(
     said: str,
 ) -> None:
     explained = Explained(({**EXPLAINED, "default_ms": default_ms},))
-    monkeypatch.setattr("cluster.driver.best_schedules.best_explained", lambda *_: explained)
+    monkeypatch.setattr("cluster.app.driver.best_schedules.best_explained", lambda *_: explained)
     assert run(["explain", str(a_run)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == said
 
@@ -557,9 +559,9 @@ def test_bench_as_json_and_for_people(
         "shape": {},
         "shapes": [],
     }
-    fake = types.ModuleType("cluster.driver.export")
+    fake = types.ModuleType("cluster.app.driver.export")
     fake.bench = lambda folder, dims=(), libraries=(): report  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cluster.driver.export", fake)
+    monkeypatch.setitem(sys.modules, "cluster.app.driver.export", fake)
     assert run(["bench", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**report, "max_rel_err": None}
     assert run(["bench", str(tmp_path)]) == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tune import tune
+from cluster.app.tune import tune
 from tests.cluster.output import output_of
 from tuner.errors import UsageError
 from tuner.request.model_spec import ModelSpec

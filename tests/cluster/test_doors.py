@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import cluster.commands.tune
-from cluster.cli import run
+import cluster.app.commands.tune
+from cluster.app.cli import run
 from tuner.checks import STRATEGIES
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
@@ -29,7 +29,7 @@ few = settings(max_examples=40)
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_tuned() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster.commands.tune, "show_tuning", lambda *_args, **_named: 0)
+        patch.setattr(cluster.app.commands.tune, "show_tuning", lambda *_args, **_named: 0)
         yield
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from cluster.driver.prepare import _keep_model
+from cluster.app.driver.prepare import _keep_model
 from spaces.frontends.model import Model
 from tests.contracts.power_cut import Disk
 from tuner.errors import TunerError

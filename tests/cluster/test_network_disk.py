@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tune import tune
+from cluster.app.tune import tune
 from tuner.errors import TunerError
 from tuner.request.model_spec import ModelSpec
 from tuner.request.options import TuneOptions

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cluster.cli import run
+from cluster.app.cli import run
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.request.model_spec import ModelSpec

@@ -164,7 +164,7 @@ def options(fleet: LocalFleet, run: Path, layers: list[tuple[str, Source]]) -> T
 
 TUNE = """
 import json, pickle, sys
-from cluster.tune import tune
+from cluster.app.tune import tune
 from tuner.errors import TunerError
 try:
     result = tune(pickle.load(sys.stdin.buffer))

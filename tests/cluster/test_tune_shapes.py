@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.cli import run as command
+from cluster.app.cli import run as command
 from tests.cluster.output import output_of
 
 pytestmark = [pytest.mark.tvm, pytest.mark.ray, pytest.mark.slow]

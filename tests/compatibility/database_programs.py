@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import tuner
 from spaces.ir import tvm_compat
-from tests.cluster.passes.made_run import made_run
+from tests.cluster.app.passes.made_run import made_run
 from tuner.candidate import Candidate, Draft
 from tuner.task import Task
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tuner
-from cluster.driver.export import export_database
+from cluster.app.driver.export import export_database
 from spaces.deploy.database import RECORDS, WORKLOADS
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import is_scheduled

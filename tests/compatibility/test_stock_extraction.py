@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tuner
-from cluster.passes.anchors import anchor_key
+from cluster.app.passes.anchors import anchor_key
 from examples.dense import dense
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract, program_hash

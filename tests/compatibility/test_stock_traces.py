@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import tuner
-from cluster.driver.export import export_database
-from cluster.passes.anchors import Anchors
+from cluster.app.driver.export import export_database
+from cluster.app.passes.anchors import Anchors
 from spaces.deploy.database import RECORDS
 from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import task_of
-from tests.cluster.passes.made_run import made_run
+from tests.cluster.app.passes.made_run import made_run
 from tests.compatibility.database_programs import (
     ANCHOR,
     TARGET,
@@ -313,7 +313,7 @@ def test_an_export_names_the_tasks_that_need_intrinsics_of_ours(
 ) -> None:
     from click.testing import CliRunner
 
-    from cluster.commands.results.export import export
+    from cluster.app.commands.results.export import export
 
     said = CliRunner().invoke(export, [str(quantized), "--database", str(tmp_path)])
     assert said.exit_code == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tuner
-from cluster.driver.export import export_database
+from cluster.app.driver.export import export_database
 from examples.dense import dense
 from spaces.deploy.provenance import origins
 from spaces.ir import tvm_compat

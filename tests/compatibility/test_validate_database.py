@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.driver.export import export_database
-from tests.cluster.passes.made_run import made_run
+from cluster.app.driver.export import export_database
+from tests.cluster.app.passes.made_run import made_run
 from tests.compatibility.database_programs import TARGET, by_template
 
 pytestmark = [pytest.mark.tvm]

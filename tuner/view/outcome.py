@@ -1,6 +1,6 @@
 """What a run came to: what was won, what is left to win, and what to do next.
 
-Only decisions, from the view of a run; `cluster.console.closing_text` puts them into words.
+Only decisions, from the view of a run; `cluster.app.console.closing_text` puts them into words.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def next_steps(
         name: the run's name, quoted for a shell.
         go_on: the command that goes on with it.
         commands: those that `tuner` has.
-        ended: why the run ended, see `cluster.driver.tune_result.TuneResult`.
+        ended: why the run ended, see `cluster.app.driver.tune_result.TuneResult`.
     """
     wanted: list[tuple[str, str, str]] = []
     won, left = rank_won(run), rank_left(run)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from cluster.cli import cli
+from cluster.app.cli import cli
 from tests.cluster.configs.fleet_configs import (
     KUBERAY,
     groups,

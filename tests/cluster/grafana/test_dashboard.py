@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.cli import run
+from cluster.app.cli import run
 from cluster.ray_workers.grafana import dashboard_json
 from tuner.utilisation import BUILDER, RUNNER, SPACE
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.app.tune import tune
 from cluster.ray_workers.embedded import job_config
 from cluster.ray_workers.submitted import refuse_copied_folder
-from cluster.tune import tune
 from tuner.errors import TunerError
 from tuner.request.model_spec import ModelSpec
 from tuner.request.options import TuneOptions

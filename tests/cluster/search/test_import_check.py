@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 
-from cluster.cli import run as run_command
+from cluster.app.cli import run as run_command
 from cluster.search import import_check
 from cluster.search.import_check import ImportChecking, check_run
 from spaces.frontends.model import load_model

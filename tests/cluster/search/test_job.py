@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.driver.preparation import Preparation
+from cluster.app.driver.preparation import Preparation
 from cluster.search.job import SearchJob, SearchState, load, save
 from tuner.request.model_spec import ModelSpec
 from tuner.request.options import DEVICE_WAIT_S, TuneOptions
@@ -34,8 +34,8 @@ Ordered = Callable[[TuneOptions], SearchJob]
 @pytest.fixture
 def ordered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ordered:
     """Tunes where a machine comes after seven minutes, and gives the order."""
-    from cluster import tune
-    from cluster.driver import devices, multi_device
+    from cluster.app import tune
+    from cluster.app.driver import devices, multi_device
     from cluster.ray_workers import ray_cluster
     from cluster.search import client
 

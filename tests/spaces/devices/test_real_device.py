@@ -260,7 +260,7 @@ def test_torch_gets_tensors_on_its_own_stream_without_copies_through_the_host(
 ) -> None:
     import torch
 
-    from cluster.api.torch_graph import callable_of
+    from cluster.app.api.torch_graph import callable_of
 
     run_sums = callable_of(lower(graph(ON_DEVICE["cumsum"], (512, 4096)), target), target, [0])
     stream = torch.cuda.Stream()

@@ -179,7 +179,7 @@ def test_of_a_model_that_is_nothing_else_that_is_what_is_said(tmp_path: Path) ->
 def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
-    from cluster.cli import run
+    from cluster.app.cli import run
 
     path = found_pixels(tmp_path / "net.onnx").source
     assert run(["tasks", path, "--target", LLVM]) == 0
@@ -189,9 +189,9 @@ def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_run_says_it_among_its_warnings(tmp_path: Path) -> None:
-    from cluster.driver.prepare import prepare
+    from cluster.app.driver.prepare import prepare
+    from cluster.app.tune import _add_note, _drop_repeated
     from cluster.search.job import SearchState
-    from cluster.tune import _add_note, _drop_repeated
     from tuner.run_location import RunLocation
 
     spec = found_pixels(tmp_path / "net.onnx")

@@ -41,7 +41,7 @@ COMMAND = """
 import sys
 sys.argv = ["tuner", "tasks", "examples/gemm.py:gemm", "--target", "llvm"]
 try:
-    from cluster.cli import main
+    from cluster.app.cli import main
     main()
 except SystemExit as end:
     assert not end.code

@@ -13,7 +13,7 @@ import pytest
 from tvm.ir import IRModule
 
 import tuner
-from cluster.cli import run
+from cluster.app.cli import run
 from spaces.targets.backends import BACKENDS, Backend, Devices, backend, backend_of, load
 from spaces.targets.target import (
     device_of,

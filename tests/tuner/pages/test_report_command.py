@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli import run as command
+from cluster.app.cli import run as command
 from tests.tuner.pages.sample_run import BENCH, MANIFEST, START_S, fill
 from tuner.pages.write import keep_bench
 from tuner.run_location import RunLocation

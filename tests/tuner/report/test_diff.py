@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli import run as command
+from cluster.app.cli import run as command
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.report.diff import describe_changes, diff

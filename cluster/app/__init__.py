@@ -1,0 +1,1 @@
+"""The application: what a user calls, from the command line and from Python."""
