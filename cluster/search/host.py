@@ -236,9 +236,18 @@ class SearchHost:
             status = RunStatus.KILLED if self._stop.is_set() else RunStatus.FINISHED
         finally:
             observer.close(status)
-            outcome = tracker.finish(self._patience_s(status))
-            if outcome.warning:
-                self._warnings.append(outcome.warning)
+            try:
+                store.flush()  # the tracker reads what is durable
+            except TunerError:
+                if status is not RunStatus.FAILED:  # else why it failed is being told
+                    raise
+            finally:
+                outcome = tracker.finish(self._patience_s(status))
+                if outcome.warning:
+                    self._warnings.append(outcome.warning)
+                if observer.lost:
+                    lost = f"tracking: {observer.lost} entries and files could not be written"
+                    self._warnings.append(lost)
 
     def _patience_s(self, status: RunStatus) -> float:
         """The time for which the end of the session waits for MLflow."""

@@ -39,7 +39,7 @@ class Sizes:
 class TrackingEntries:
     """What MLflow is told beside the records, a text each; see `tuner.tracking.entries`.
 
-    An entry keeps its place after the records that were there before it.
+    They keep their order, and those of one machine their place after the records before them.
     """
 
     texts: Sequence[str]

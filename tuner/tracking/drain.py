@@ -4,14 +4,15 @@ processes."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tuner.errors import TunerError
 from tuner.tracking.child_runs import MOST_CHILDREN, all_tried, heaviest
-from tuner.tracking.entries import Entry, Metrics, TaskEntry, TrackingPaths, artifacts
+from tuner.tracking.entries import Entry, Metrics, Start, TaskEntry, TrackingPaths, artifacts
 from tuner.tracking.progress import Progress
-from tuner.tracking.reader import Position, RunReader
+from tuner.tracking.reader import Item, RunReader
 from tuner.tracking.sink import Gone, Refused, Sink, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _MOST = 500
 
 @dataclass(slots=True)
 class Retry:
-    """One of two things to push, which do not hold each other up: when it is tried next."""
+    """One of the things to push, which do not hold each other up: when it is tried next."""
 
     push: Callable[[], bool]
     failures: int = 0
@@ -49,8 +50,8 @@ class Retry:
 
 
 class RunDrain:
-    """Moves a run to a sink, batch by batch, and keeps its progress on disk. Files do not hold up
-    the rest where a store of artifacts is broken.
+    """Moves a run to a sink, batch by batch, and keeps its progress on disk. Records and entries,
+    files of records and other files do not hold each other up.
 
     Of many tasks only some get a run: what came before that was decided is pushed once more, with
     them.
@@ -72,23 +73,29 @@ class RunDrain:
         self._chosen: frozenset[str] = frozenset()
         self._settled: frozenset[str] = frozenset()
         """The tasks for which the choice of those that get a run was made."""
-        self._data, self._files = Retry(self._push_data), Retry(self._push_file)
+        self._failed: set[str] = set()
+        """Files that could not be sent, which wait until the others had their turn."""
+        self._data = Retry(self._push_data)
+        self._files = (Retry(self._push_records), Retry(self._push_file))
 
     def step(self, *, longest_wait_s: float = 30.0) -> bool:
         """Push a batch and a file; return True if there may be more at once."""
-        shown, before = self.progress, self._progress
-        failed = self._data.failures + self._files.failures
+        shown, before, failed = self.progress, self._progress, self._count_failures()
         moved = self._step(self._data, longest_wait_s)
-        if self._sink.knows(""):
-            moved |= self._step(self._files, longest_wait_s)
+        for retry in self._files:
+            if self._sink.knows(""):
+                moved |= self._step(retry, longest_wait_s)
         self._sink.set_timeout(min(60, 5 * 2 ** min(self._data.failures // 2, 4)))
         if self.progress != shown:
             self.progress.save(self.paths.progress)
         if self._progress != before:
             self.failures = 0
-        elif self._data.failures + self._files.failures > failed:
+        elif self._count_failures() > failed:
             self.failures += 1
         return moved
+
+    def _count_failures(self) -> int:
+        return sum(retry.failures for retry in (self._data, *self._files))
 
     def _step(self, retry: Retry, longest_wait_s: float) -> bool:
         try:
@@ -104,8 +111,10 @@ class RunDrain:
             return False
         _log.warning("the run is gone over there, pushing all of it again: %s", reason)
         self._may_restart = False
+        self._settled = frozenset()
+        self._progress = self._progress.from_start()
+        self.progress.save(self.paths.progress)  # before a new run is there, which lacks the files
         self._sink.forget()
-        self._progress = replace(self._progress, at=Position(), check=0, files={})
         return True
 
     def _push_data(self) -> bool:
@@ -113,11 +122,16 @@ class RunDrain:
             return False
         self._progress = _trust(self._progress, self._reader)
         if not self._sink.knows(""):
-            self._progress = replace(self._progress, at=Position(), check=0)
+            self._progress = self._progress.from_start()
         items = self._reader.after(self._progress.at, self._batch)
         if not items:
             return self._choose(at_end=True)
-        entries = [entry for item in items for entry in item.entries if self._takes(entry)]
+        if not self._sink.knows(""):  # announced alone: else what others are would refuse it
+            kinds = [type(item.entries[0]) if item.entries else None for item in items]
+            items = items[: kinds.index(Start) + 1] if Start in kinds else items
+        entries, refused = list(self._choose_entries(items)), 0
+        if not entries and not self._sink.knows(""):
+            return False  # what would announce the run cannot be read
         try:
             if entries:
                 self._sink.push(entries)
@@ -125,31 +139,56 @@ class RunDrain:
             self._batch = max(1, self._batch // 2)  # a slow server gets less at a time
             raise
         except Refused as error:
+            if not self._sink.knows(""):
+                raise Unavailable(str(error)) from error  # without the run all else is refused
             if len(items) > 1:  # the bad one is found by bisection
                 self._batch = max(1, len(items) // 2)
                 return True
-            _log.warning("left out, refused: %s (%s)", error, entries[0])
-            self._advance(items[-1].end, dropped=len(entries))
+            refused = self._push_one_by_one(entries)
         else:
             self._batch = min(_MOST, self._batch * 2)
-            self._advance(items[-1].end, pushed=len(entries))
+        self._progress = replace(
+            self._progress,
+            at=items[-1].end,
+            check=self._reader.check(items[-1].end),
+            pushed=self._progress.pushed + len(entries) - refused,
+            dropped=self._progress.dropped + refused + sum(item.broken for item in items),
+        )
         self._choose(at_end=False)
         return True
 
-    def _advance(self, at: Position, *, pushed: int = 0, dropped: int = 0) -> None:
-        self._progress = replace(
-            self._progress,
-            at=at,
-            check=self._reader.check(at),
-            pushed=self._progress.pushed + pushed,
-            dropped=self._progress.dropped + dropped,
-        )
+    def _choose_entries(self, items: Sequence[Item]) -> Iterator[Entry]:
+        """The entries of items that are for a run that there is, or shall be; the model's run is
+        announced before all, and each task before its metrics."""
+        begun, known = self._sink.knows(""), set[str]()
+        for entry in (entry for item in items for entry in item.entries):
+            begun |= isinstance(entry, Start)
+            if not begun:
+                continue
+            task = entry.task if isinstance(entry, TaskEntry | Metrics) else None
+            if task is not None:
+                if not self._has_run(task):
+                    continue
+                if isinstance(entry, Metrics) and task not in known and not self._sink.knows(task):
+                    yield self._reader.metrics.announce(task)
+                known.add(task)
+            yield entry
 
-    def _takes(self, entry: Entry) -> bool:
-        """Whether an entry is for a run that there is, or shall be."""
-        task = entry.task if isinstance(entry, TaskEntry | Metrics) else None
+    def _has_run(self, task: str) -> bool:
+        """Whether a task has a run, or shall have one."""
         few = len(self._reader.metrics.progress) <= MOST_CHILDREN
-        return task is None or few or task in self._chosen or self._sink.knows(task)
+        return few or task in self._chosen or self._sink.knows(task)
+
+    def _push_one_by_one(self, entries: Sequence[Entry]) -> int:
+        """Push entries, but for those that are refused; return the number of these."""
+        dropped = 0
+        for entry in entries:
+            try:
+                self._sink.push([entry])
+            except Refused as error:
+                _log.warning("left out, refused: %s (%s)", error, entry)
+                dropped += 1
+        return dropped
 
     def _choose(self, *, at_end: bool) -> bool:
         """Choose the tasks that get a run, once it can be done; return True if there are more of
@@ -170,27 +209,40 @@ class RunDrain:
         if (chosen := heaviest(progress, had)) <= had:
             return False
         self._chosen = chosen
-        self._progress = replace(self._progress, at=Position(), check=0)
+        self._progress = self._progress.from_start(files=False)
         self.progress.save(self.paths.progress)  # before there is a run that lacks what was before
         return True
 
+    def _push_records(self) -> bool:
+        """Push the next file of records."""
+        if not self._reader.may_be_read:
+            return False
+        file = self._reader.write_file(self._progress.in_files)
+        if file is None:
+            return False
+        self._sink.upload(file.name, file.path)
+        pushed = self._progress.pushed + 1
+        self._progress = replace(self._progress, in_files=file.last, pushed=pushed)
+        return True
+
     def _push_file(self) -> bool:
-        before = self._progress
-        if self._reader.may_be_read:
-            in_files = self._reader.write_file(before.in_files)
-            self._progress = replace(before, in_files=in_files)
-        for name, path, written in artifacts(self.paths.run_dir):
-            if before.files.get(name) != written:
-                self._sink.upload(name, path)
-                files, pushed = {**before.files, name: written}, before.pushed + 1
-                self._progress = replace(self._progress, files=files, pushed=pushed)
-                break
-        return self._progress != before
+        """Push one of the other files that changed."""
+        unsent = _find_unsent(self.paths, self._progress)
+        if not unsent:
+            return False
+        name, path, written = min(unsent, key=lambda file: file[0] in self._failed)
+        self._failed.add(name)
+        self._sink.upload(name, path)
+        self._failed.discard(name)
+        files, pushed = {**self._progress.files, name: written}, self._progress.pushed + 1
+        self._progress = replace(self._progress, files=files, pushed=pushed)
+        return True
 
     def wind_up(self) -> None:
         """Note that the session is over: push all that waits now, and the last records too."""
         self._reader.over = True
-        self._data.not_before = self._files.not_before = 0.0
+        for retry in (self._data, *self._files):
+            retry.not_before = 0.0
 
     def drained(self) -> bool:
         """Whether everything was pushed; False also where that cannot be told."""
@@ -202,23 +254,28 @@ class RunDrain:
     @property
     def progress(self) -> Progress:
         """The progress so far."""
-        return replace(self._progress, error=self._data.error or self._files.error)
+        errors = [retry.error for retry in (self._data, *self._files) if retry.error]
+        return replace(self._progress, error=errors[0] if errors else "")
 
 
 def count_pending(paths: TrackingPaths, progress: Progress) -> int:
-    """The number of records, entries, samples and files still to be pushed.
+    """The number of records, entries, samples and files still to be pushed; none of a run that
+    nobody announced.
 
     Raises:
         OSError, TunerError: the run cannot be read.
     """
     reader = RunReader(paths)
     progress = _trust(progress, reader)
-    unsent = [n for n, _, written in artifacts(paths.run_dir) if progress.files.get(n) != written]
-    return reader.left(progress.at) + reader.files_left(progress.in_files) + len(unsent)
+    left = reader.left(progress.at, progress.in_files)
+    return left + len(_find_unsent(paths, progress)) if left or progress.at.entry else 0
 
 
 def _trust(progress: Progress, reader: RunReader) -> Progress:
     """The progress, or the start where the run is not the one that it was made on."""
-    if reader.check(progress.at) == progress.check:
-        return progress
-    return replace(progress, at=Position(), check=0, in_files=0, files={})
+    return progress if reader.check(progress.at) == progress.check else progress.from_start()
+
+
+def _find_unsent(paths: TrackingPaths, progress: Progress) -> list[tuple[str, Path, int]]:
+    """The files that are not there as they are now, but for those of records; see `artifacts`."""
+    return [file for file in artifacts(paths.run_dir) if progress.files.get(file[0]) != file[2]]

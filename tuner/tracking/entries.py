@@ -25,7 +25,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.runs.folder import RunFolder
 
@@ -75,6 +74,8 @@ class End:
     time_s: float
 
 
+RECORDS = "records"
+"""The folder of the files of records, see `tuner.tracking.reader`."""
 TABLES = ("tasks.json", "spaces.json")
 """The artifacts that are tables, as MLflow keeps them, so that its pages show them as such."""
 
@@ -96,17 +97,14 @@ def encode(entry: Kept) -> str:
     return json.dumps(raw, allow_nan=False, separators=(",", ":"))
 
 
-def decode(text: str) -> Kept:
-    """The entry that `encode` turned into this text.
-
-    Raises:
-        TunerError: it is of another tuner.
-    """
+def decode(text: str) -> Kept | None:
+    """The entry that `encode` turned into this text; None where it is damaged, or another
+    tuner's."""
     try:
         raw = json.loads(text)
         return _KINDS[raw.pop("kind")](**raw)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TunerError(f"no tracking entry of this tuner: {text[:80]}") from error
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class TrackingPaths:
     @property
     def folder(self) -> Path:
         """The folder of all files but MLflow's own database and artifacts."""
-        return self.run_dir / "tracking"
+        return RunFolder(self.run_dir).tracking_dir
 
     @property
     def store(self) -> Path:
@@ -163,10 +161,12 @@ class TrackingPaths:
 
 
 def artifacts(run_dir: Path) -> Iterator[tuple[str, Path, int]]:
-    """The files that go with a run: the name of each, its path, and the time, in nanoseconds, at
-    which it was written. Each is whole, whenever it is read. Raises OSError."""
+    """The files that go with a run, but for those of its records: the name of each, its path, and
+    the time, in nanoseconds, at which it was written. Each is whole, whenever it is read. Raises
+    OSError."""
     files, run = TrackingPaths(run_dir).files, RunFolder(run_dir)
     kept = [(path.relative_to(files), path) for path in files.rglob("[!.]*")]
+    kept = [(name, path) for name, path in kept if name.parts[0] != RECORDS]
     shown = [(path.relative_to(run_dir), path) for path in (run.report, *run.plots.glob("*.png"))]
     for name, path in sorted([*kept, *shown]):
         if path.is_file():

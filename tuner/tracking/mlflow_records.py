@@ -12,10 +12,10 @@ from typing import Any
 from tuner.errors import TunerError
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
+from tuner.tracking.entries import RECORDS
 from tuner.tracking.mlflow_sink import connect
 from tuner.tracking.mlflow_uris import quiet_environment, redact, refusal, sqlite_file
 
-RECORDS = "records"
 _START_S = 60.0
 _DOWNLOAD_S = 1800.0
 _PATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "60"}

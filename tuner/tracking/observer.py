@@ -1,7 +1,8 @@
 """Puts into a session's store what MLflow is told beside its records, and writes the files that go
 with them.
 
-Nothing here waits for anything but the store; `tuner.tracking.tracker` starts the reader.
+Nothing here waits for anything but the store and the disk; `tuner.tracking.tracker` starts the
+reader.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class TrackingObserver(Silent):
         self._table_s = clock()
         self._unsaved: dict[ModelKind, FittedModel] = {}
         self._said: dict[str, float] = {}
-        self._ended = False
+        self._begun = self._ended = False
         self.sets: dict[str, KernelSet] = {}
         """The kernels that were chosen, by task key."""
         self.lost = 0
@@ -109,6 +110,7 @@ class TrackingObserver(Silent):
         # Nothing is gained yet; first, since MLflow lists metrics in the order in which they came.
         first = Metrics(None, 0, {names.GAIN: 1.0}, self._start.time_s)
         self._say(self._start, *([first] if self._session == 1 else []))
+        self._begun = True
 
     def on_model(self, fitted: FittedModel) -> None:
         """Write the model's accuracy, and once in a while a checkpoint of the model."""
@@ -170,15 +172,11 @@ class TrackingObserver(Silent):
             self.lost += 1
 
     def close(self, status: RunStatus) -> None:
-        """Tell how the session ended. Must be called however it did."""
-        if self._ended:
-            return
-        self._ended = True
-        self._say(End(str(status), self._clock()))
-        try:
-            self._store.flush()
-        except TunerError:
-            self.lost += 1
+        """Tell how the session ended, if it ever began. Must be called however it did; the store
+        has to be flushed after it."""
+        if self._begun and not self._ended:
+            self._ended = True
+            self._say(End(str(status), self._clock()))
 
     def _snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         values = {

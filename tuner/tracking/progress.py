@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tuner.tracking.entries import TrackingPaths, read_json, write_json
@@ -18,8 +18,8 @@ class Progress:
         target: identity of the server.
         at: place in the run up to which all was pushed.
         check: checksum of what lies before it, see `RunReader.check`.
-        in_files: number of records that are in files.
-        files: when each file was written that was sent, in nanoseconds, by name.
+        in_files: number of records that are in files which were sent.
+        files: when each other file that was sent was written, in nanoseconds, by name.
         pushed: number of entries and files that the server took.
         dropped: number of entries that it refused for good.
         error: why the last push failed; empty if it did not.
@@ -33,6 +33,11 @@ class Progress:
     pushed: int = 0
     dropped: int = 0
     error: str = ""
+
+    def from_start(self, *, files: bool = True) -> Progress:
+        """The same server, and all to be pushed again; `files` says whether files are, too."""
+        fresh = replace(self, at=Position(), check=0)
+        return replace(fresh, in_files=0, files={}) if files else fresh
 
     def save(self, path: Path) -> None:
         """Write the progress in one step."""

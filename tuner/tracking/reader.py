@@ -13,18 +13,18 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 
-from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, record_line
 from tuner.storage.base import SessionSpan
 from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_file import journal
 from tuner.storage.sqlite_store import SqliteStore
-from tuner.tracking.entries import Entry, Start, TrackingPaths, decode
+from tuner.tracking.entries import RECORDS, Entry, Start, TrackingPaths, decode
 from tuner.tracking.record_metrics import RecordMetrics
 
 PER_FILE = 200
@@ -43,10 +43,25 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Entries that are pushed, or dropped, together; `end` is the place after them."""
+    """Entries that are pushed, or dropped, together.
+
+    Attributes:
+        end: the place after them.
+        broken: number of entries that cannot be read.
+    """
 
     entries: Sequence[Entry]
     end: Position
+    broken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFile:
+    """A file of records: its name, its path, and the number of the last record in it."""
+
+    name: str
+    path: Path
+    last: int
 
 
 class RunReader:
@@ -63,6 +78,10 @@ class RunReader:
         self.metrics = RecordMetrics((), {})
         """The fold over the records that were read."""
         self._folded = 0
+        """The number of the last record in the fold; -1 where that is not known."""
+        self._ahead: list[Item] = []
+        """What was read after `_start`, and may still have to be pushed."""
+        self._start = Position()
 
     @property
     def may_be_read(self) -> bool:
@@ -94,46 +113,66 @@ class RunReader:
         return zlib.crc32(json.dumps([*map(_identify, records), *entries]).encode())
 
     def after(self, at: Position, most: int) -> list[Item]:
-        """At most `most` items after a place, in order; none before the run was announced. Quick
-        where it goes on from the last call; else it reads all records before the place again."""
+        """At most `most` items after a place, in order; none before the run was announced.
+
+        Quick where it is called for the place of the last call, or for the end of an item that was
+        given since; else it reads all records before the place again.
+        """
+        while self._ahead and self._start != at:
+            self._start = self._ahead.pop(0).end
+        if not self._ahead:
+            self._start, self._ahead = at, self._read(at, most)
+        return self._ahead[:most]
+
+    def _read(self, at: Position, most: int) -> list[Item]:
         with self._opened() as store:
             if store is None:
                 return []
-            # The entries first: records that come meanwhile are after all of them.
+            # The entries first, so that none comes before the records that it follows.
             entries = store.entries_after(at.entry, most)
             if not entries and at.entry == 0:
                 return []
             self._fold_to(at.record, store)
-            self._folded = -1  # so that it is made again after an error
             sessions, items = store.sessions(), list[Item]()
             for found in islice(_merge(store.after(at.record, most), entries), most):
-                at, said = self._take(found, at, sessions)
-                items.append(Item(said, at))
-        self._folded = at.record
+                if isinstance(found.what, Record):
+                    at = replace(at, record=found.number)
+                    said = self._fold(found.number, found.what, sessions)
+                else:
+                    at = replace(at, entry=found.number)
+                    said = tuple(self._decode(found.what))
+                items.append(Item(said, at, broken=not said))
         return items + self._samples(at, most - len(items))
 
-    def _take(
-        self, found: _Found, at: Position, sessions: Sequence[SessionSpan]
-    ) -> tuple[Position, Sequence[Entry]]:
-        """The place after what was found, and the entries to push for it."""
-        if isinstance(found.what, Record):
-            return replace(at, record=found.number), self.metrics.take(found.what, sessions)
-        entry = decode(found.what)
-        tasks = self.metrics.announce() if isinstance(entry, Start) else ()
-        return replace(at, entry=found.number), (entry, *tasks)
+    def _fold(
+        self, number: int, record: Record, sessions: Sequence[SessionSpan]
+    ) -> tuple[Entry, ...]:
+        self._folded = -1  # until it is taken: an alarm may go off at any moment
+        said = self.metrics.take(record, sessions)
+        self._folded = number
+        return said
+
+    def _decode(self, text: str) -> Iterator[Entry]:
+        """An entry, and with the run's announcement that of its tasks; none where it cannot be
+        read."""
+        if (entry := decode(text)) is not None:
+            yield entry
+            if isinstance(entry, Start):
+                yield from map(self.metrics.announce, self.metrics.progress)
 
     def _fold_to(self, number: int, store: SqliteStore) -> None:
         """Have the fold be that of all records up to a number, of all tasks that there are now."""
         tasks = store.tasks()
-        if self._folded == number and self.metrics.progress.keys() == {task.key for task in tasks}:
-            return
-        metrics, at = RecordMetrics(tasks, store.get(Defaults).by_task), 0
+        known = self.metrics.progress.keys() == {task.key for task in tasks}
+        if not known or not 0 <= self._folded <= number:
+            self.metrics, self._folded = RecordMetrics(tasks, store.get(Defaults).by_task), 0
         sessions = store.sessions()
-        while at < number and (page := store.after(at, min(_PAGE, number - at))):
-            for _, record in page:
-                metrics.take(record, sessions)
-            at = page[-1][0]
-        self.metrics, self._folded = metrics, number
+        while self._folded < number:
+            page = store.after(self._folded, min(_PAGE, number - self._folded))
+            if not page:
+                break
+            for n, record in page:
+                self._fold(n, record, sessions)
 
     def _samples(self, at: Position, most: int) -> list[Item]:
         """What was sampled of the machine after a place."""
@@ -148,22 +187,30 @@ class RunReader:
                 if len(items) == most or not line.endswith(b"\n"):
                     break
                 at = replace(at, sample=at.sample + len(line))
-                items.append(Item(tuple(_read_sample(line)), at))
+                entry = decode(line.decode(errors="replace"))
+                said = () if entry is None else (entry,)
+                items.append(Item(said, at, broken=not said))  # a crash may have cut one off
         return items
 
-    def left(self, at: Position) -> int:
-        """The number of records, entries and samples after a place; none before the run was
-        announced."""
+    def left(self, at: Position, in_files: int) -> int:
+        """The number of records, entries and samples after a place, and of files of records that
+        are still to be written. None while no entry has announced the run.
+
+        Args:
+            in_files: number of records in files that were sent.
+        """
         with self._opened() as store:
             entries = store.last_entry() if store else 0
             if store is None or not entries:
                 return 0
-            stored = store.last() - at.record + entries - at.entry
-        return stored + len(self._samples(at, sys.maxsize))
+            last = store.last()
+        files = -(-last // PER_FILE) - in_files // PER_FILE if last > in_files else 0
+        samples = len(self._samples(at, sys.maxsize))
+        return last - at.record + entries - at.entry + samples + files
 
-    def write_file(self, done: int) -> int:
-        """Write the next file of records, if `done` of them are in files and there are enough for
-        one more; the last one is written when the session is over. Return the new `done`.
+    def write_file(self, done: int) -> RecordsFile | None:
+        """Write the next file of records, if `done` of them are in files that were sent and there
+        are enough for one more; the last one is written when the session is over. Else None.
 
         Each number begins at a fixed record, so that a longer file replaces a shorter one.
         """
@@ -172,17 +219,12 @@ class RunReader:
         with self._opened() as store:
             last = store.last() if store else 0
             if store is None or last <= done or (last < whole and not self.over):
-                return done
+                return None
             found = store.after(before * PER_FILE, PER_FILE)
+        name = f"{RECORDS}/records-{before + 1:06d}.jsonl"
         lines = "".join(f"{record_line(record)}\n" for _, record in found)
-        write_bytes(self._paths.files / f"records/records-{before + 1:06d}.jsonl", lines.encode())
-        return found[-1][0]
-
-    def files_left(self, done: int) -> int:
-        """The number of files of records that `write_file` has still to write."""
-        with self._opened() as store:
-            last = store.last() if store else 0
-        return -(-last // PER_FILE) - done // PER_FILE if last > done else 0
+        write_bytes(self._paths.files / name, lines.encode())
+        return RecordsFile(name, self._paths.files / name, found[-1][0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +256,3 @@ def _merge(
 def _identify(record: Record) -> list[object]:
     key = record.trial.key
     return [key.task_key, key.candidate_key, key.instance, key.rung, record.time_s]
-
-
-def _read_sample(line: bytes) -> Iterator[Entry]:
-    """The sample in a line; none where a crash cut it off."""
-    with suppress(TunerError, UnicodeDecodeError):
-        yield decode(line.decode())

@@ -89,14 +89,16 @@ class RecordMetrics:
         """The progress of each task, by its key, in the order of the store."""
         return self._curve.progress
 
-    @property
-    def records(self) -> int:
-        """The number of records that were taken."""
-        return sum(curves.records for curves in self._of_task.values())
-
-    def announce(self) -> tuple[TaskEntry, ...]:
-        """An entry for each task."""
-        return tuple(_announce(progress.task) for progress in self.progress.values())
+    def announce(self, key: str) -> TaskEntry:
+        """The entry that announces a task."""
+        task = self.progress[key].task
+        params = {
+            "task": task.key,
+            "weight": f"{task.weight:g}",
+            "flops": f"{task.flops:g}",
+            "target": task.target,
+        }
+        return TaskEntry(task.key, task.name, params)
 
     def take(self, record: Record, sessions: Sequence[SessionSpan]) -> tuple[Metrics | Tags, ...]:
         """What the next record says.
@@ -160,13 +162,3 @@ class RecordMetrics:
                 seen.add(value)
                 new[name] = ", ".join(sorted(seen))
         return (Tags(new),) if new else ()
-
-
-def _announce(task: Task) -> TaskEntry:
-    params = {
-        "task": task.key,
-        "weight": f"{task.weight:g}",
-        "flops": f"{task.flops:g}",
-        "target": task.target,
-    }
-    return TaskEntry(task.key, task.name, params)

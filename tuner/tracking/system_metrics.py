@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -102,9 +103,9 @@ class SystemSamples:
             found = monitor.aggregate_metrics()
             values |= {GROUP + name: float(value) for name, value in found.items()}
             monitor.clear_metrics()
-        with self._path.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(encode(Metrics(None, self._step, values, self._wall())) + "\n")
-        self._step += 1
+            self._step += 1
 
     def _count(self) -> int:
         """The number of samples of earlier sessions. A tail without an end, left by a crash,

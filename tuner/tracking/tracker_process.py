@@ -249,6 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.nice(10)
+    paths.folder.mkdir(parents=True, exist_ok=True)
     terminal = os.dup(sys.stdout.fileno())
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)

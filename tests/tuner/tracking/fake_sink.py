@@ -11,7 +11,16 @@ from tuner.storage.facts import Tasks, TrackingEntries
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 from tuner.tracking.drain import RunDrain
-from tuner.tracking.entries import Entry, Kept, Start, TaskEntry, TrackingPaths, decode, encode
+from tuner.tracking.entries import (
+    Entry,
+    Kept,
+    Metrics,
+    Start,
+    TaskEntry,
+    TrackingPaths,
+    decode,
+    encode,
+)
 from tuner.tracking.progress import load_progress
 from tuner.tracking.sink import Gone, Refused, Unavailable
 
@@ -40,11 +49,22 @@ class FakeSink:
             raise Gone("gone")
         if self.bad in said:
             raise Refused("bad")
-        self.taken.extend(said)
-        self.known |= {e.task for e in said if isinstance(e, TaskEntry)}
-        self.known |= {"" for e in said if isinstance(e, Start)}
+        for entry in said:
+            self._take(entry)
         if mood == "silent":  # took it, but the answer got lost
             raise Unavailable("no answer")
+
+    def _take(self, entry: Entry) -> None:
+        """As MLflow: what is of no known run is refused."""
+        if isinstance(entry, Start):
+            self.known.add("")
+        if "" not in self.known:
+            raise Refused("no run was announced")
+        if isinstance(entry, TaskEntry):
+            self.known.add(entry.task)
+        if isinstance(entry, Metrics) and (entry.task or "") not in self.known:
+            raise Refused(f"task {entry.task} was never announced")
+        self.taken.append(entry)
 
     def upload(self, name: str, path: Path) -> None:
         assert path.is_file()
@@ -93,7 +113,8 @@ def say(run_dir: Path, entries: Sequence[Kept], tasks: Sequence[Task] = TASKS) -
 def entries_of(run_dir: Path) -> list[Kept]:
     """The entries that are in the store of a run."""
     with closing(SqliteStore(TrackingPaths(run_dir).store)) as store:
-        return list(map(decode, store.get(TrackingEntries).texts))
+        entries = map(decode, store.get(TrackingEntries).texts)
+        return [entry for entry in entries if entry is not None]
 
 
 def start_drain(run_dir: Path, sink: FakeSink, clock: Clock, *, over: bool = False) -> RunDrain:

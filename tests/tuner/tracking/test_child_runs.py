@@ -195,6 +195,23 @@ def test_a_run_keeps_the_runs_that_its_tasks_have(
     assert all(points(sink, task.key, "task/best_us") == [1, 2] for task in NETWORK)
 
 
+def test_a_run_that_was_deleted_over_there_gets_its_child_runs_again(tmp_path: Path) -> None:
+    announce(tmp_path)
+    keep(tmp_path, [record(task) for task in NETWORK[:15]])
+    say(tmp_path, [END], NETWORK)
+    push_all(tmp_path, sink := FakeSink())
+    assert len(children(sink)) == 15
+    drain = start_drain(tmp_path, sink, Clock(), over=True)
+    while drain.step():
+        pass
+    keep(tmp_path, [record(NETWORK[0], 1)])
+    sink.moods = ["gone"]
+    while drain.step():
+        pass
+    assert sink.forgotten == 1
+    assert children(sink) == {task.key for task in NETWORK[:15]}
+
+
 def test_a_tracker_that_dies_when_it_has_chosen_leaves_no_gap(tmp_path: Path) -> None:
     """Whatever it did last: its successor's runs have all that was before they were chosen."""
     for life in range(1, 8):

@@ -22,6 +22,7 @@ from tests.tuner.tracking.fake_sink import (
 )
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Measurement, Provenance, Record, Status, Trial
+from tuner.storage.base import SessionSpan
 from tuner.storage.facts import Tasks, TrackingEntries
 from tuner.storage.restore import restore
 from tuner.storage.sqlite_store import MemoryStore, SqliteStore
@@ -38,6 +39,7 @@ from tuner.tracking.entries import (
     encode,
 )
 from tuner.tracking.progress import load_progress
+from tuner.tracking.record_metrics import RecordMetrics
 
 START = Start("u1", "demo", {}, {}, 1000.0)
 END = End("FINISHED", 9000.0)
@@ -162,6 +164,39 @@ class TestOrder:
         assert (steps(sink.taken), steps(sink.taken, "dd")) == ([1], [1])
         assert announced(sink)[-1] == "dd"
 
+    def test_a_task_is_announced_before_its_records_wherever_these_stand(
+        self, tmp_path: Path
+    ) -> None:
+        """In the index of segments they may stand before the session that added their task."""
+        late = Task("dd", "late", "{}", "llvm")
+        say(tmp_path, [START])
+        push_all(tmp_path, sink := FakeSink())
+        with closing(open_store(tmp_path)) as store:
+            store.put(Tasks([late]))
+        keep(tmp_path, [record(n, task="dd") for n in range(300)])
+        say(tmp_path, [Start("u1", "demo", {}, {}, 2e3)])
+        progress = push_all(tmp_path, sink).progress
+        assert steps(sink.taken, "dd") == list(range(1, 301))
+        assert progress.dropped == 0
+
+    def test_a_server_that_is_down_has_no_record_taken_in_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taken: list[float] = []
+        take = RecordMetrics.take
+
+        def count(metrics: RecordMetrics, one: Record, sessions: Sequence[SessionSpan]) -> object:
+            taken.append(one.time_s)
+            return take(metrics, one, sessions)
+
+        monkeypatch.setattr(RecordMetrics, "take", count)
+        say(tmp_path, [START])
+        keep(tmp_path, [record(n) for n in range(300)])
+        sink = FakeSink(["good", *["down"] * 9])
+        push_all(tmp_path, sink)
+        assert steps(sink.taken) == list(range(1, 301))
+        assert len(taken) == len(set(taken)) == 300
+
     def test_while_a_session_lives_they_go_as_they_come(self, tmp_path: Path) -> None:
         sink = FakeSink()
         with closing(open_store(tmp_path)) as store:
@@ -250,7 +285,7 @@ class TestWhateverHappens:
         paths.store.unlink()
         say(tmp_path, [START])
         keep(tmp_path, [record(n) for n in range(100, 115)])
-        assert count_pending(paths, load_progress(paths, "here")) == 1 + 15 + 1 + 1
+        assert count_pending(paths, load_progress(paths, "here")) == 1 + 15 + 1
         sink = FakeSink()
         sink.known = {"", "aa", "bb"}
         push_all(tmp_path, sink)
@@ -268,7 +303,7 @@ class TestWhateverHappens:
         again = Record(record(1).trial, record(1).measurement, time_s=5000.0)
         say(tmp_path, [START])
         keep(tmp_path, [again])
-        assert count_pending(paths, load_progress(paths, "here")) == 1 + 1 + 1 + 1
+        assert count_pending(paths, load_progress(paths, "here")) == 1 + 1 + 1
 
     def test_a_store_that_cannot_be_read_is_a_line_and_another_try(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -307,7 +342,7 @@ class TestWhateverHappens:
         sink.bad = bad
         progress = push_all(tmp_path, sink).progress
         assert steps(sink.taken) == [n for n in range(1, 301) if n != 137]
-        assert progress.dropped == 2  # with its point of the best by time
+        assert progress.dropped == 1
 
 
 class TestFiles:

@@ -204,7 +204,7 @@ def test_the_machines_use_is_among_the_system_metrics(client: Any, model: Any) -
 def test_samples_go_on_with_the_next_session(run_dir: Path, tmp_path: Path) -> None:
     for _ in range(2):
         sample(tmp_path)
-    entries = map(decode, TrackingPaths(tmp_path).system.read_text().splitlines())
+    entries = list(map(decode, TrackingPaths(tmp_path).system.read_text().splitlines()))
     assert [e.step for e in entries if isinstance(e, Metrics)] == [0, 1, 2, 3, 4, 5]
 
 

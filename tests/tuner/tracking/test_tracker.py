@@ -145,8 +145,13 @@ class TestObserver:
         assert (folder / "cost_model/model-1.ubj").read_bytes() == b"model"
         assert json.loads((folder / "summary.json").read_text())["gain"] == 4.0
 
+    def test_one_that_never_began_has_no_end(self, tmp_path: Path) -> None:
+        with observing(tmp_path) as observer:
+            observer.close(RunStatus.FAILED)
+        assert said(tmp_path) == []
+
     def test_its_tasks_are_announced_with_what_they_are(self) -> None:
-        conv, _ = RecordMetrics([CONV, DENSE], {}).announce()
+        conv = RecordMetrics([CONV, DENSE], {}).announce(CONV.key)
         assert conv.params == {"task": "aa", "weight": "3", "flops": "2e+06", "target": "llvm"}
 
     def test_of_a_record_it_says_nothing_since_the_store_has_it(self, tmp_path: Path) -> None:

@@ -197,11 +197,8 @@ class SegmentStore:
     def _give(self, fact: Fact) -> bool:
         """Give a fact to the writer; return whether it has to be durable at once."""
         match fact:
-            case Sizes() | History():
+            case Sizes() | History() | TrackingEntries():
                 self._writer.give(fact, within_s=self._beat_s)
-                return False
-            case TrackingEntries():
-                self._writer.give(fact, within_s=self._oldest_s)
                 return False
             case SessionAlive(session, now_s, used):
                 before = self._writer.beat_of(session)
