@@ -27,7 +27,7 @@ def one_column():
     x, w = te.placeholder((1000, 512), "float16", "x"), te.placeholder((1, 512), "float16", "w")
     return te.create_prim_func([x, w, topi.nn.dense(x, w)])
 """
-NETWORK = [f"{Path(__file__).parent / 'passes' / 'network.py'}:network"]
+NETWORK = [f"{Path(__file__).parent / 'app' / 'passes' / 'network.py'}:network"]
 
 
 def tuner(*arguments: str) -> subprocess.CompletedProcess[str]:
