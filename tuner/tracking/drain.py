@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.errors import TunerError
 from tuner.tracking.child_runs import MOST_CHILDREN, all_tried, heaviest
-from tuner.tracking.entries import Entry, Metrics, Start, TaskEntry, TrackingPaths, artifacts
+from tuner.tracking.entries import Entry, Metrics, Start, TrackingPaths, artifacts
 from tuner.tracking.progress import Progress
 from tuner.tracking.reader import Item, RunReader
 from tuner.tracking.sink import Gone, Refused, Sink, Unavailable
@@ -152,27 +152,35 @@ class RunDrain:
             at=items[-1].end,
             check=self._reader.check(items[-1].end),
             pushed=self._progress.pushed + len(entries) - refused,
-            dropped=self._progress.dropped + refused + sum(item.broken for item in items),
+            dropped=self._progress.dropped + refused + sum(not item.entries for item in items),
         )
         self._choose(at_end=False)
         return True
 
     def _choose_entries(self, items: Sequence[Item]) -> Iterator[Entry]:
-        """The entries of items that are for a run that there is, or shall be; the model's run is
-        announced before all, and each task before its metrics."""
-        begun, known = self._sink.knows(""), set[str]()
+        """The entries of items that are for a run that there is, or shall be. A session's start
+        announces the model's run with its tasks; a task that came later is announced before its
+        metrics."""
+        metrics, begun, announced = self._reader.metrics, self._sink.knows(""), set[str]()
         for entry in (entry for item in items for entry in item.entries):
-            begun |= isinstance(entry, Start)
-            if not begun:
-                continue
-            task = entry.task if isinstance(entry, TaskEntry | Metrics) else None
-            if task is not None:
-                if not self._has_run(task):
-                    continue
-                if isinstance(entry, Metrics) and task not in known and not self._sink.knows(task):
-                    yield self._reader.metrics.announce(task)
-                known.add(task)
-            yield entry
+            if isinstance(entry, Start):
+                begun, tasks = True, [key for key in metrics.progress if self._has_run(key)]
+                announced.update(tasks)
+                yield entry
+                yield from map(metrics.announce, tasks)
+            elif begun and isinstance(entry, Metrics) and entry.task is not None:
+                yield from self._choose_metrics(entry, entry.task, announced)
+            elif begun:
+                yield entry
+
+    def _choose_metrics(self, entry: Metrics, task: str, announced: set[str]) -> Iterator[Entry]:
+        """The metrics of a task, if it has a run, after its announcement where there was none."""
+        if not self._has_run(task):
+            return
+        if task not in announced and not self._sink.knows(task):
+            announced.add(task)
+            yield self._reader.metrics.announce(task)
+        yield entry
 
     def _has_run(self, task: str) -> bool:
         """Whether a task has a run, or shall have one."""
@@ -220,7 +228,7 @@ class RunDrain:
         file = self._reader.write_file(self._progress.in_files)
         if file is None:
             return False
-        self._sink.upload(file.name, file.path)
+        self._sink.upload(file.name, self.paths.files / file.name)
         pushed = self._progress.pushed + 1
         self._progress = replace(self._progress, in_files=file.last, pushed=pushed)
         return True
@@ -267,7 +275,7 @@ def count_pending(paths: TrackingPaths, progress: Progress) -> int:
     """
     reader = RunReader(paths)
     progress = _trust(progress, reader)
-    left = reader.left(progress.at, progress.in_files)
+    left = reader.count_left(progress.at, progress.in_files)
     return left + len(_find_unsent(paths, progress)) if left or progress.at.entry else 0
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 from tuner.files.atomic import write_bytes
 from tuner.record import Record, record_line
@@ -24,7 +23,7 @@ from tuner.storage.base import SessionSpan
 from tuner.storage.facts import Defaults
 from tuner.storage.sqlite_file import journal
 from tuner.storage.sqlite_store import SqliteStore
-from tuner.tracking.entries import RECORDS, Entry, Start, TrackingPaths, decode
+from tuner.tracking.entries import RECORDS, Entry, TrackingPaths, decode
 from tuner.tracking.record_metrics import RecordMetrics
 
 PER_FILE = 200
@@ -43,24 +42,21 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Entries that are pushed, or dropped, together.
+    """Entries that are pushed, or dropped, together; none stand for one that cannot be read.
 
     Attributes:
         end: the place after them.
-        broken: number of entries that cannot be read.
     """
 
     entries: Sequence[Entry]
     end: Position
-    broken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsFile:
-    """A file of records: its name, its path, and the number of the last record in it."""
+    """A file of records: its name, and the number of the last record in it."""
 
     name: str
-    path: Path
     last: int
 
 
@@ -90,7 +86,7 @@ class RunReader:
         return self.over or journal(self._paths.store).exists()
 
     @contextmanager
-    def _opened(self) -> Iterator[SqliteStore | None]:
+    def _open(self) -> Iterator[SqliteStore | None]:
         """The store; None where there is none."""
         if not self._paths.store.exists():
             yield None
@@ -103,7 +99,7 @@ class RunReader:
         place, as where a machine kept its progress and lost, in a power cut, what was before it."""
         if at.record == at.entry == 0:
             return 0
-        with self._opened() as store:
+        with self._open() as store:
             if store is None:
                 return -1
             records = [r for n, r in store.after(at.record - 1, 1) if n == at.record]
@@ -125,7 +121,7 @@ class RunReader:
         return self._ahead[:most]
 
     def _read(self, at: Position, most: int) -> list[Item]:
-        with self._opened() as store:
+        with self._open() as store:
             if store is None:
                 return []
             # The entries first, so that none comes before the records that it follows.
@@ -140,8 +136,8 @@ class RunReader:
                     said = self._fold(found.number, found.what, sessions)
                 else:
                     at = replace(at, entry=found.number)
-                    said = tuple(self._decode(found.what))
-                items.append(Item(said, at, broken=not said))
+                    said = _read_entry(found.what)
+                items.append(Item(said, at))
         return items + self._samples(at, most - len(items))
 
     def _fold(
@@ -151,14 +147,6 @@ class RunReader:
         said = self.metrics.take(record, sessions)
         self._folded = number
         return said
-
-    def _decode(self, text: str) -> Iterator[Entry]:
-        """An entry, and with the run's announcement that of its tasks; none where it cannot be
-        read."""
-        if (entry := decode(text)) is not None:
-            yield entry
-            if isinstance(entry, Start):
-                yield from map(self.metrics.announce, self.metrics.progress)
 
     def _fold_to(self, number: int, store: SqliteStore) -> None:
         """Have the fold be that of all records up to a number, of all tasks that there are now."""
@@ -187,19 +175,17 @@ class RunReader:
                 if len(items) == most or not line.endswith(b"\n"):
                     break
                 at = replace(at, sample=at.sample + len(line))
-                entry = decode(line.decode(errors="replace"))
-                said = () if entry is None else (entry,)
-                items.append(Item(said, at, broken=not said))  # a crash may have cut one off
+                items.append(Item(_read_entry(line.decode(errors="replace")), at))
         return items
 
-    def left(self, at: Position, in_files: int) -> int:
+    def count_left(self, at: Position, in_files: int) -> int:
         """The number of records, entries and samples after a place, and of files of records that
         are still to be written. None while no entry has announced the run.
 
         Args:
             in_files: number of records in files that were sent.
         """
-        with self._opened() as store:
+        with self._open() as store:
             entries = store.last_entry() if store else 0
             if store is None or not entries:
                 return 0
@@ -216,7 +202,7 @@ class RunReader:
         """
         before = done // PER_FILE
         whole = (before + 1) * PER_FILE
-        with self._opened() as store:
+        with self._open() as store:
             last = store.last() if store else 0
             if store is None or last <= done or (last < whole and not self.over):
                 return None
@@ -224,13 +210,15 @@ class RunReader:
         name = f"{RECORDS}/records-{before + 1:06d}.jsonl"
         lines = "".join(f"{record_line(record)}\n" for _, record in found)
         write_bytes(self._paths.files / name, lines.encode())
-        return RecordsFile(name, self._paths.files / name, found[-1][0])
+        return RecordsFile(name, found[-1][0])
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A record or the text of an entry, and its number among those of its kind."""
+    """A record or the text of an entry: its number among those of its kind, and its order among
+    all."""
 
+    order: tuple[int, int]
     number: int
     what: Record | str
 
@@ -240,17 +228,18 @@ def _merge(
 ) -> Iterator[_Found]:
     """Both in the order in which they were stored; the run's announcement, its first entry, comes
     before everything."""
-    yield from (
-        found
-        for _, found in heapq.merge(
-            (((number, 0), _Found(number, record)) for number, record in records),
-            (
-                ((0 if number == 1 else place, 1), _Found(number, text))
-                for number, place, text in entries
-            ),
-            key=lambda keyed: keyed[0],
-        )
+    return heapq.merge(
+        (_Found((n, 0), n, record) for n, record in records),
+        (_Found((0 if n == 1 else place, 1), n, text) for n, place, text in entries),
+        key=lambda found: found.order,
     )
+
+
+def _read_entry(text: str) -> tuple[Entry, ...]:
+    """The entry that a text stands for; none where it cannot be read, as one that a crash cut
+    off."""
+    entry = decode(text)
+    return () if entry is None else (entry,)
 
 
 def _identify(record: Record) -> list[object]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError
 from tuner.record import Provenance, Record
-from tuner.storage.base import SessionSpan
+from tuner.storage.base import SessionSpan, work_until_s
 from tuner.task import Task
 from tuner.tracking.entries import Metrics, Tags, TaskEntry
 from tuner.tracking.pages.metric_names import (
@@ -111,7 +111,7 @@ class RecordMetrics:
             raise TunerError(f"a record of task {key}, which is not in the store")
         self._curve.take(record, sessions)
         time_s = record.time_s if math.isfinite(record.time_s) else 0.0
-        progress, second = self.progress[key], int(self._curve.elapsed_s)
+        progress, second = self.progress[key], int(work_until_s(sessions, self._curve.last_s))
         return (
             *self._of_task[key].take(progress, record, time_s, second),
             *self._whole(progress, time_s, second),

@@ -61,41 +61,37 @@ class CurveFold:
         progress: of each task, by its key.
         trials: of the search that were counted against the budget.
         last_s: when the last record came, seconds since the epoch.
-        elapsed_s: seconds of work on the run until then.
     """
 
     def __init__(self, tasks: Iterable[Task], defaults: Mapping[str, str]) -> None:
         self.progress = fold(tasks, dict(defaults), ())
         self.trials = 0
-        self.last_s = self.elapsed_s = 0.0
+        self.last_s = 0.0
         self._best_s: dict[str, float] = {}
         self._changes: list[tuple[str, float, CurvePoint]] = []
         """The task whose best changed, what it is now, and when; latencies of the points are not
         known yet."""
 
-    def take(self, record: Record, sessions: Sequence[SessionSpan]) -> bool:
-        """Take in the next record, in the order they were stored; return whether its task's best
-        is another now. A record of another run's task changes nothing.
+    def take(self, record: Record, sessions: Sequence[SessionSpan]) -> None:
+        """Take in the next record, in the order they were stored. One of another run's task changes
+        nothing.
 
         Args:
             sessions: of the run.
         """
         key = record.trial.task_key
         if key not in self.progress:
-            return False
+            return
         progress = self.progress[key]
         progress.observe(record)
         if math.isfinite(record.time_s):
             self.last_s = max(self.last_s, record.time_s)
         self.trials += record.trial.rung == 0 and record.measurement.status.spends_budget
-        self.elapsed_s = work_until_s(sessions, self.last_s)
         now_s = progress.best_s
-        if now_s is None or now_s == self._best_s.get(key):
-            return False
-        self._best_s[key] = now_s
-        point = CurvePoint(self.elapsed_s, self.trials, 0.0, self.last_s)
-        self._changes.append((key, now_s, point))
-        return True
+        if now_s is not None and now_s != self._best_s.get(key):
+            self._best_s[key] = now_s
+            at_s = work_until_s(sessions, self.last_s)
+            self._changes.append((key, now_s, CurvePoint(at_s, self.trials, 0.0, self.last_s)))
 
     @property
     def latency_s(self) -> float | None:

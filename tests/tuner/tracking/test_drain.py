@@ -77,7 +77,7 @@ def restored(run_dir: Path) -> list[str]:
     return [r.trial.candidate.payload for r in store.scan()]
 
 
-def announced(sink: FakeSink) -> list[str]:
+def list_announced(sink: FakeSink) -> list[str]:
     return [entry.task for entry in sink.taken if isinstance(entry, TaskEntry)]
 
 
@@ -96,7 +96,7 @@ class TestOrder:
         sink = FakeSink()
         push_all(tmp_path, sink)
         assert sink.taken[0] == START
-        assert announced(sink) == ["aa", "bb"]
+        assert list_announced(sink) == ["aa", "bb"]
         assert steps(sink.taken) == list(range(1, 701))
         assert sink.taken[-2:] == [Metrics(None, 700, {"trials/total": 700.0}, 2000.0), END]
 
@@ -109,7 +109,7 @@ class TestOrder:
         assert sink.taken == []
         say(tmp_path, [START])
         push_all(tmp_path, sink)
-        assert (sink.taken[0], announced(sink)) == (START, ["aa", "bb"])
+        assert (sink.taken[0], list_announced(sink)) == (START, ["aa", "bb"])
         assert (steps(sink.taken), steps(sink.taken, "bb")) == ([1, 2], [1])
 
     def test_another_machine_says_the_same_of_all_of_them(self, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ class TestOrder:
                 drain.step()
                 clock.now += 60.0
         assert (steps(sink.taken), steps(sink.taken, "dd")) == ([1], [1])
-        assert announced(sink)[-1] == "dd"
+        assert list_announced(sink)[-1] == "dd"
 
     def test_a_task_is_announced_before_its_records_wherever_these_stand(
         self, tmp_path: Path

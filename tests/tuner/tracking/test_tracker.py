@@ -26,7 +26,7 @@ from tuner.record import Measurement, Record, Status, Trial
 from tuner.session.observer import Observer
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
-from tuner.tracking.entries import End, Kept, Metrics, Start, TrackingPaths, artifacts
+from tuner.tracking.entries import End, Metrics, Start, TrackingPaths, artifacts
 from tuner.tracking.mlflow_sink import Target
 from tuner.tracking.mlflow_uris import redact
 from tuner.tracking.pages import metric_names as names
@@ -100,14 +100,10 @@ def observing(
         yield TrackingObserver(paths, store, name="demo", params={"seed": 0}, clock=clock)
 
 
-def said(run_dir: Path) -> list[Kept]:
-    return entries_of(run_dir)
-
-
 def metric(run_dir: Path, task: str | None, key: str) -> list[tuple[int, float]]:
     return [
         (e.step, e.values[key])
-        for e in said(run_dir)
+        for e in entries_of(run_dir)
         if isinstance(e, Metrics) and e.task == task and key in e.values
     ]
 
@@ -130,7 +126,7 @@ class TestObserver:
             observer.close(RunStatus.FINISHED)
             assert observer.lost == 0
 
-        start, first, *rest = said(tmp_path)
+        start, first, *rest = entries_of(tmp_path)
         assert isinstance(start, Start)
         assert start.params == {"seed": "0"}
         assert first == Metrics(None, 0, {"model/gain": 1.0}, 1000.0)
@@ -148,7 +144,7 @@ class TestObserver:
     def test_one_that_never_began_has_no_end(self, tmp_path: Path) -> None:
         with observing(tmp_path) as observer:
             observer.close(RunStatus.FAILED)
-        assert said(tmp_path) == []
+        assert entries_of(tmp_path) == []
 
     def test_its_tasks_are_announced_with_what_they_are(self) -> None:
         conv = RecordMetrics([CONV, DENSE], {}).announce(CONV.key)
@@ -157,9 +153,9 @@ class TestObserver:
     def test_of_a_record_it_says_nothing_since_the_store_has_it(self, tmp_path: Path) -> None:
         with observing(tmp_path) as observer:
             observer.on_start([CONV])
-            before = said(tmp_path)
+            before = entries_of(tmp_path)
             observer.on_record(record(1), 1e-3)
-            assert said(tmp_path) == before
+            assert entries_of(tmp_path) == before
 
     def test_the_kernels_of_a_task_are_kept_with_their_tree_and_their_loss(
         self, tmp_path: Path
@@ -236,7 +232,7 @@ class TestObserver:
                 observer.on_start([CONV])
                 observer.on_end(snapshot(1))
                 observer.close(RunStatus.KILLED)
-        first, second = (e for e in said(tmp_path) if isinstance(e, Start))
+        first, second = (e for e in entries_of(tmp_path) if isinstance(e, Start))
         assert first.uuid == second.uuid
         folder = TrackingPaths(tmp_path).files
         assert json.loads((folder / "summary.json").read_text())["session"] == 2
@@ -367,7 +363,7 @@ class TestProcess:
         outcome = tracker.finish(2.0)
         assert tracker.pid is None
         assert outcome.pushed == 0
-        assert outcome.pending == len(said(tmp_path)) + 250 + 2  # these, and their files
+        assert outcome.pending == len(entries_of(tmp_path)) + 250 + 2  # these, and their files
         assert "--drain 60" in outcome.warning
         assert "\n" not in outcome.warning
 
@@ -378,7 +374,7 @@ class TestProcess:
             wait_until(lambda: "refused" in tracking_log(tmp_path))
             observer.close(RunStatus.FINISHED)
         outcome = tracker.finish(ALL_DAY_S)  # the test's own time limit is shorter
-        assert (outcome.pushed, outcome.pending) == (0, len(said(tmp_path)))
+        assert (outcome.pushed, outcome.pending) == (0, len(entries_of(tmp_path)))
         assert "refused" in outcome.warning
 
     def test_one_that_was_killed_is_followed_by_another(self, tmp_path: Path) -> None:

@@ -41,14 +41,14 @@ EMPTY = RunSummary(name="runs/c", state="not begun")
 BROKEN = unreadable("runs/d", "there is no run folder runs/d")
 
 
-def shown(*summaries: RunSummary, width: int = 130, rows: int | None = None) -> str:
+def render(*summaries: RunSummary, width: int = 130, rows: int | None = None) -> str:
     console = Console(file=io.StringIO(), width=width, record=True)
     console.print(top_picture(summaries, width=width, rows=rows))
     return "\n".join(text.rstrip() for text in console.export_text().splitlines()) + "\n"
 
 
 def test_several_runs() -> None:
-    assert shown(BROKEN, EMPTY, ENDED, WORKING) == (
+    assert render(BROKEN, EMPTY, ENDED, WORKING) == (
         """\
 run     state          elapsed  trials   /s  latency   gain      of  flat for  failed  runner  \
 builder  space
@@ -74,17 +74,17 @@ there is no run folder runs/d
     ],
 )
 def test_a_run_that_cannot_be_read_is_named_once(name: str, state: str, line: str) -> None:
-    assert shown(unreadable(name, state)) == f"{line}\n"
+    assert render(unreadable(name, state)) == f"{line}\n"
 
 
 def test_of_a_long_name_the_end_is_shown() -> None:
     long = replace(WORKING, name="/folder/of/runs/that/are/kept/for/ever/here/b")
-    assert shown(long, EMPTY).splitlines()[1].startswith("…t/for/ever/here/b  at work  ")
-    assert shown(long, width=80).splitlines()[1].startswith("…r/ever/here/b  at work  ")
+    assert render(long, EMPTY).splitlines()[1].startswith("…t/for/ever/here/b  at work  ")
+    assert render(long, width=80).splitlines()[1].startswith("…r/ever/here/b  at work  ")
 
 
 def test_a_run_that_is_alone_shows_its_tasks_and_how_trials_failed() -> None:
-    assert shown(WORKING) == (
+    assert render(WORKING) == (
         """\
 run     state    elapsed  trials   /s  latency   gain      of  flat for  failed  runner  builder  \
 space
@@ -100,7 +100,7 @@ softmax       1     617  4.00 ms      1.52 ms     2.63x       7
 
 
 def test_a_narrow_terminal_has_the_numbers_whole() -> None:
-    lines = shown(WORKING, ENDED, width=80).splitlines()
+    lines = render(WORKING, ENDED, width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
     for number in ("1:02:05", "1234", "4.56 ms", "2.63x", "14"):
         assert number in lines[1]
@@ -111,11 +111,11 @@ def test_there_are_never_more_lines_than_the_terminal_has() -> None:
     many = [replace(ENDED, name=f"runs/{n}", seen_s=float(n)) for n in range(50)]
     broken = [unreadable(f"runs/broken{n}", "why " * 50) for n in range(50)]
     for rows in (10, 24):
-        lines = shown(*many, *broken, rows=rows).splitlines()
+        lines = render(*many, *broken, rows=rows).splitlines()
         assert len(lines) <= rows
         assert lines[-1] == f"and {100 - (rows - 3)} more"
     tasks = tuple(replace(ROW, name=f"t{n}") for n in range(99))
-    assert len(shown(replace(WORKING, tasks=tasks), rows=24).splitlines()) <= 24
+    assert len(render(replace(WORKING, tasks=tasks), rows=24).splitlines()) <= 24
 
 
 def test_runs_at_work_come_first_and_each_once() -> None:
@@ -124,4 +124,4 @@ def test_runs_at_work_come_first_and_each_once() -> None:
 
 
 def test_no_runs() -> None:
-    assert shown() == "no runs\n"
+    assert render() == "no runs\n"
