@@ -142,6 +142,8 @@ SUITES: dict[str, tuple[Entry, ...]] = {
         *(_entry("operator", number=n, case=2) for n in range(len(workloads.OPERATORS) - 1)),
         _entry("operator", number=len(workloads.OPERATORS) - 1, case=0),
     ),
+    # A convolution, a depthwise one and a product of those, for budgets unlike.
+    "operators-long": tuple(_entry("operator", number=n, case=2) for n in (1, 3, 5)),
     # Of networks on machines without AVX-512, to be run with such a target.
     "avx2": (
         _entry("dense", m=384, n=3072, k=768, constant=1),

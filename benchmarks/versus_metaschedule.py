@@ -3,6 +3,7 @@
     python -m benchmarks.versus_metaschedule --workload gemm --arg m=512 --trials 128 --json
     python -m benchmarks.versus_metaschedule --suite geomean --trials 128 --out result.json
     python -m benchmarks.versus_metaschedule --workload gemm --trials 128 --as-shipped
+    python -m benchmarks.versus_metaschedule --suite operators-long --trials 64 --their-trials 1000
 
 What each side gets. Both: the program, the target, its cores as kernel threads and as build
 workers, the trial budget, the seed, the machine to itself; they run one after the other, in a
@@ -74,6 +75,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     settings = {
         **settings_of(options, target, cores),
         "metaschedule": "as shipped" if options.as_shipped else "best configuration",
+        **({"their_trials": options.their_trials} if options.their_trials else {}),
     }
     rows = Rows(options.out, settings)
     for number, workload in rows.missing(chosen):
@@ -103,7 +105,7 @@ def _compare(
         place / "metaschedule",
         target=target,
         cores=cores,
-        trials=options.trials,
+        trials=options.their_trials or options.trials,
         seed=options.seed,
         as_shipped=options.as_shipped,
         timing=EFFORTS["normal"].timing,
@@ -229,6 +231,7 @@ def main() -> None:
     what.add_argument("--suite", help="a list of benchmarks.suites, such as geomean")
     parser.add_argument("--arg", action="append", default=[], metavar="m=512")
     parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--their-trials", type=int, help="MetaSchedule's; default: as many as ours")
     parser.add_argument("--as-shipped", action="store_true", help="MetaSchedule as it comes")
     parser.add_argument("--keep", type=Path, help="folder for runs and logs; default: none is kept")
     common_flags(parser, limit="1h")
