@@ -53,9 +53,9 @@ def report_of(*arguments: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "gemm"
-    flags = ("--measure", "emulated", "--trials", "5", "--run", str(folder))
+    flags = ("--measure", "emulated", "--trials", "10", "--run", str(folder))
     result = report_of("tune", *PROGRAM, *flags)
-    assert (result["trials"], result["statuses"], result["modelled"]) == (5, {"ok": 5}, True)
+    assert (result["trials"], result["statuses"], result["modelled"]) == (10, {"ok": 10}, True)
     return folder
 
 
@@ -94,9 +94,9 @@ def test_the_library_is_for_the_device_that_it_stands_for(run: Path, tmp_path: P
 
 
 def test_a_run_on_it_goes_on_but_is_none_on_a_real_device(run: Path) -> None:
-    said = tuner("tune", "--run", str(run), "--trials", "5", "--target", "cuda")
+    said = tuner("tune", "--run", str(run), "--trials", "10", "--target", "cuda")
     assert said.returncode == 1
-    assert tuner("tune", "--run", str(run), "--trials", "6", "--json").returncode == 0
+    assert tuner("tune", "--run", str(run), "--trials", "11", "--json").returncode == 0
 
 
 def test_a_network_is_tuned_and_right(tmp_path: Path) -> None:
