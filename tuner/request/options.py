@@ -49,10 +49,11 @@ def _read_space(value: Any) -> SpaceSource | str:
 
 
 def _tell_efforts() -> str:
-    return "; ".join(
+    told = (
         f"{name}: {e.trials_per_task} trials a task, {e.time_budget_s / 60:g} minutes"
         for name, e in EFFORTS.items()
     )
+    return "; ".join(told) + "."
 
 
 @dataclass(frozen=True, slots=True)
