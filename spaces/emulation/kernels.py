@@ -59,11 +59,6 @@ class _Kernel:
     arrays: list[SharedArray] = field(default_factory=list)
 
 
-def kernel_names(source: str) -> list[str]:
-    """The names of the kernels of CUDA C, in its order."""
-    return [kernel.name for kernel in _kernels(source)]
-
-
 def translate(source: str, target: str = "") -> str:
     """C++ that exports each kernel of CUDA C as a packed function of its name.
 

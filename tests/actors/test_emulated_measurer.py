@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from actors.builder import Builder
-from actors.inline import InlineMeasurer
 from actors.runner import Runner
 from spaces.design_space.default_schedule import default_candidate
 from spaces.targets import cuda
 from spaces.targets.target import device_fingerprint, emulate_target, resolve_target
 from spaces.testing import programs
+from tests.actors.inline_measurer import InlineMeasurer
 from tuner.measure import Measurer
 from tuner.record import Provenance, Status, Trial
 from tuner.task import Task

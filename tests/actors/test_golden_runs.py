@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from actors.builder import Builder
-from actors.inline import InlineMeasurer
-from actors.inline_space import InlineSpacePool
 from actors.runner import Runner
 from spaces.design_space.task_space import TaskSpace
 from spaces.templates.registry import templates_of
+from tests.actors.inline_measurer import InlineMeasurer
+from tests.actors.inline_space_pool import InlineSpacePool
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
 from tuner.cost_models.learner import InlineLearner

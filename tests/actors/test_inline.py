@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.builder import Builder
-from actors.inline import InlineMeasurer
 from actors.quiet_lock import Quiet
 from actors.runner import Runner
+from tests.actors.inline_measurer import InlineMeasurer
 from tuner.candidate import Candidate, CandidateKind
 from tuner.record import Provenance, Record, Status, Trial
 from tuner.task import Task

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from actors.builder import Builder
-from actors.inline import InlineMeasurer
-from actors.inline_space import InlineSpacePool
 from actors.runner import Runner
 from spaces.targets.target import emulate_target, resolve_target
+from tests.actors.inline_measurer import InlineMeasurer
+from tests.actors.inline_space_pool import InlineSpacePool
 from tests.contracts.measurer import MeasurerContract, Measuring
 from tests.contracts.programs import BROKEN, gemm_task, sampled, setting_of, twin_of
 from tests.contracts.space_pool import SpacePoolContract

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actors.builder import Built
-from actors.inline import InlineMeasurer
 from actors.runner import Runner
+from tests.actors.inline_measurer import InlineMeasurer
 from tests.contracts.references import EFFORT, TARGET, ReferencesContract, Referring, task
 from tuner.candidate import Candidate
 from tuner.record import Provenance

@@ -146,8 +146,8 @@ def recorded(seed: int, trials: int) -> MemoryStore:
 
 def real(seed: int, trials: int) -> MemoryStore:
     """A session on real spaces."""
-    from actors.inline_space import InlineSpacePool
     from spaces.design_space.default_schedule import default_candidate
+    from tests.actors.inline_space_pool import InlineSpacePool
 
     clock = VirtualClock()
     tasks = {task: default_candidate(task) for task in real_tasks()}

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tuner.storage.objects.memory_objects import MemoryObjectStore
 from tuner.arrays import Features
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
@@ -28,7 +29,6 @@ from tuner.storage.facts import (
     TrackingEntries,
 )
 from tuner.storage.history import Fit, History
-from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.store import SegmentStore
 from tuner.storage.sqlite_store import MemoryStore, SqliteStore
 from tuner.storage.tallies import (

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from actors.builder import Builder
-from actors.inline import InlineMeasurer
 from actors.runner import Runner
+from tests.actors.inline_measurer import InlineMeasurer
 from tuner.candidate import Candidate
 from tuner.layers import OURS, Layers, versions
 from tuner.record import Provenance, Record, Trial

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.tuner.storage.objects.memory_objects import MemoryObjectStore
 from tuner.errors import TunerError, UsageError
 from tuner.run_location import is_url
-from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.objects.url import open_object_store
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.tuner.storage.objects.memory_objects import MemoryObjectStore
 from tuner.errors import TunerError
-from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.lease import Lease, LeaseLost
 
 

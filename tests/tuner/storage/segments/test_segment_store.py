@@ -20,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tuner.storage.objects.memory_objects import MemoryObjectStore
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.files.locks import hold_lock
 from tuner.record import Measurement, Record, Status, Trial, record_line
 from tuner.storage.base import RecordStore, begin_session, elapsed_s
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks, TrackingEntries
-from tuner.storage.objects.base import MemoryObjectStore, ObjectStore
+from tuner.storage.objects.base import ObjectStore
 from tuner.storage.objects.url import open_object_store
 from tuner.storage.segments.format import Measured, Segment, encode
 from tuner.storage.segments.index import catch_up, discard, mark

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tuner.storage.objects.memory_objects import MemoryObjectStore
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
@@ -26,7 +27,6 @@ from tuner.storage.facts import (
     TrackingEntries,
 )
 from tuner.storage.history import History
-from tuner.storage.objects.base import MemoryObjectStore
 from tuner.storage.segments.format import (
     Entry,
     Measured,
