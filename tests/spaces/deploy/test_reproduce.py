@@ -189,6 +189,7 @@ def test_a_wrong_kernel_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.optimised
 def test_a_kernel_of_intrinsics_of_ours_needs_none_of_them(tmp_path: Path) -> None:
     target = resolve_target("llvm", cores=1)
     if not cpu_of(target).vnni:
@@ -203,6 +204,7 @@ def test_a_kernel_of_intrinsics_of_ours_needs_none_of_them(tmp_path: Path) -> No
 
 
 @pytest.mark.long
+@pytest.mark.optimised
 def test_a_kernel_with_constants_that_are_packed_ahead(tmp_path: Path) -> None:
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
@@ -216,6 +218,7 @@ def test_a_kernel_with_constants_that_are_packed_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.optimised
 def test_kernels_for_many_shapes_and_one_for_a_single_shape(tmp_path: Path) -> None:
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import extract
