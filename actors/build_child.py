@@ -161,6 +161,7 @@ def _write(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
 
     theirs = family(candidate.space) == DECLARED or bool(layers.postprocs)
     new = (candidate.kind is CandidateKind.KNOBS or theirs) and not candidate.trace
+    new &= candidate.is_schedule  # the trace of any other is empty, and would be that of no program
     trace = canonical_payload(schedule.trace, postprocessed=theirs) if new else ""
     return Written(code_hash(schedule.mod), trace)
 

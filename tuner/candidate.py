@@ -18,6 +18,9 @@ class CandidateKind(StrEnum):
     """Schedule instructions and decisions, as the JSON of a TVM trace without post-processing."""
     KNOBS = "knobs"
     """Settings of a template's knobs, as canonical JSON; the template is named by the space."""
+    PROGRAM = "program"
+    """Settings with which a declared function makes a program, as canonical JSON; the function is
+    named by the space. Such a program is no schedule of the task's, and has no trace."""
     LIBRARY = "library"
     """The name of a packed function, of the library that the space names."""
     PINNED = "pinned"
@@ -51,9 +54,14 @@ class Candidate:
     def key(self) -> str:
         """Hash of the canonical payload, and of the space where that is part of the identity."""
         of = f"{self.kind}\n{self.payload}"
-        if self.kind in (CandidateKind.KNOBS, CandidateKind.LIBRARY):
+        if self.kind in (CandidateKind.KNOBS, CandidateKind.PROGRAM, CandidateKind.LIBRARY):
             of += f"\n{self.space}"
         return hashlib.sha256(of.encode()).hexdigest()[:16]
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it is a schedule of the task's program, which a trace tells."""
+        return self.kind not in (CandidateKind.PROGRAM, CandidateKind.LIBRARY)
 
 
 def family(space: str) -> str:
@@ -87,15 +95,17 @@ def library_space(candidate: Candidate) -> str:
     return candidate.space if candidate.kind is CandidateKind.LIBRARY else ""
 
 
-def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
-    """The candidate that the template named by `space` makes with these settings."""
+def of_knobs(
+    knobs: Mapping[str, int], space: str, kind: CandidateKind = CandidateKind.KNOBS
+) -> Candidate:
+    """The candidate that the template, or the function, named by `space` makes with settings."""
     payload = json.dumps({name: int(knobs[name]) for name in sorted(knobs)}, separators=(",", ":"))
-    return Candidate(CandidateKind.KNOBS, payload, space)
+    return Candidate(kind, payload, space)
 
 
 def knobs_of(candidate: Candidate) -> dict[str, int] | None:
-    """The settings of a template that a candidate stands for; None where it has none."""
-    if candidate.kind is not CandidateKind.KNOBS:
+    """The settings that a candidate stands for; None where it has none."""
+    if candidate.kind not in (CandidateKind.KNOBS, CandidateKind.PROGRAM):
         return None
     return {name: int(value) for name, value in json.loads(candidate.payload).items()}
 

@@ -30,7 +30,7 @@ from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
 from spaces.targets.backends import backend_of, load
 from spaces.targets.config import target_cores
 from spaces.targets.cores import thread_variables
-from tuner.candidate import Candidate, CandidateKind, library_name
+from tuner.candidate import Candidate, CandidateKind, display_space, library_name
 from tuner.errors import TunerError
 from tuner.request.target_text import is_fast_math
 from tuner.task import Instance, Task
@@ -142,6 +142,8 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
     """The trace that TVM alone rebuilds a scheduled program from; or None, and why."""
     if candidate.kind is CandidateKind.SPECIALISED:
         return None, "compiled for this shape alone"
+    if candidate.kind is CandidateKind.PROGRAM:
+        return None, f"which {display_space(candidate.space)} makes of {candidate.payload}"
     trace = whole_payload(schedule.trace.simplified(False))
     if ours := find_intrinsics(trace):
         return None, f"whose trace names intrinsics of the tuner ({ours[0].name}, ...)"

@@ -32,7 +32,7 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` the instructions, in
         the form that TVM's databases keep; the trace of a kernel specialised for a shape is empty,
-        and so is that of a library's function.
+        and so is that of a library's function, and of a program that a declared function made.
 
     Raises:
         InvalidCandidate: the candidate cannot be scheduled.
@@ -106,4 +106,7 @@ def trace_text(task: Task, candidate: Candidate) -> str:
     """
     if candidate.kind is CandidateKind.LIBRARY:
         return f"# no schedule: it calls {candidate.payload} of {library_name(candidate.space)}"
-    return "\n".join(realize(task, candidate).trace.as_python())
+    schedule = realize(task, candidate)
+    if candidate.kind is CandidateKind.PROGRAM:
+        return f"# no schedule: {candidate.payload} makes\n{schedule.mod['main'].script()}"
+    return "\n".join(schedule.trace.as_python())

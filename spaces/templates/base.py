@@ -62,6 +62,14 @@ class Template(Protocol):
         """
 
 
+class HasChoices(Protocol):
+    """Something with knobs."""
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        """For each knob the values it may take, in an order in which neighbours are alike."""
+
+
 @runtime_checkable
 class ShapedTemplate(Template, Protocol):
     """A template for a program with symbolic dimensions.
@@ -108,7 +116,7 @@ class HasTwins(Protocol):
         """For each setting the one that stands for all which give its program."""
 
 
-def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
+def draw(template: HasChoices, number: int, rng: np.random.Generator) -> Columns:
     """Random settings, feasible or not."""
     return {
         name: np.asarray(values, dtype=np.int64)[rng.integers(len(values), size=number)]
@@ -116,14 +124,14 @@ def draw(template: Template, number: int, rng: np.random.Generator) -> Columns:
     }
 
 
-def every(template: Template) -> Columns:
+def every(template: HasChoices) -> Columns:
     """All settings, feasible or not."""
     values = [np.asarray(v, dtype=np.int64) for v in template.choices.values()]
     grid = np.meshgrid(*values, indexing="ij")
     return {name: axis.ravel() for name, axis in zip(template.choices, grid, strict=True)}
 
 
-def nudge(template: Template, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
+def nudge(template: HasChoices, knobs: Knobs, number: int, rng: np.random.Generator) -> Columns:
     """Settings near a known one: mostly one knob changed, mostly to a neighbouring value."""
     choices = template.choices
     several = [name for name, values in choices.items() if len(values) > 1]

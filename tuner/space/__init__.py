@@ -8,6 +8,9 @@
     @space.template
     def tiled(sch): ...              # draws its decisions with `sch.sample_*`
 
+    @space.program(knobs={"tile": (8, 16, 32)})
+    def written(program, tile): ...  # returns a program of its own
+
     @space.rule(blocks="matmul*")
     def keep_sums(sch, block): ...   # returns one schedule or several
 
@@ -23,6 +26,7 @@ from tuner.space.declare import (
     generator,
     manual,
     ours,
+    program,
     rule,
     rules,
     template,
@@ -37,6 +41,7 @@ __all__ = [
     "named",
     "ours",
     "peel",
+    "program",
     "rule",
     "rules",
     "sample_tile",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.space.parts import Dlight, Ours, Part, Rule, Rules, Stock, Template, Union
+from tuner.space.parts import Dlight, Ours, Part, Program, Rule, Rules, Stock, Template, Union
 
 
 def manual(function: Any = None, *, tasks: str = "*", name: str = "") -> Any:
@@ -49,6 +49,34 @@ def template(
             postprocs=postprocs,
             where=where,
             constants=constants,
+        ),
+    )
+
+
+def program(
+    function: Any = None,
+    *,
+    knobs: Mapping[str, Sequence[int]],
+    tasks: str = "*",
+    name: str = "",
+    where: Callable[..., bool] | None = None,
+) -> Any:
+    """Declare a function that makes a program from the task's own and from knobs.
+
+    Args:
+        knobs, where: see `tuner.space.parts.Program`.
+
+    Raises:
+        UsageError: a knob has no values, or one that is no integer.
+    """
+    for knob, values in knobs.items():
+        if not values or not all(type(value) is int for value in values):
+            raise UsageError(f"knobs: {knob} has to have values, all of them integers")
+    choices = {knob: tuple(values) for knob, values in knobs.items()}
+    return _declare(
+        function,
+        lambda f: Program(
+            name=name or f.__name__, tasks=tasks, function=f, knobs=choices, where=where
         ),
     )
 
@@ -130,8 +158,8 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         return (generator(value, name=type(value).__name__),)
     raise UsageError(
         f"{_show(value)} is no space: it should be a function, one declared with space.manual, "
-        "space.template or space.rule, or space.rules(), space.generator(), space.dlight(), "
-        "space.ours(), space.union() of such"
+        "space.template, space.program or space.rule, or space.rules(), space.generator(), "
+        "space.dlight(), space.ours(), space.union() of such"
     )
 
 

@@ -58,6 +58,27 @@ class Template(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Program(Part):
+    """A function that makes a program from the task's own and from knobs, without a schedule.
+
+    It gets the task's PrimFunc and a value for each knob by its name, with the target as the
+    current one, and returns a PrimFunc of the same parameters that computes the same.
+
+    Attributes:
+        knobs: the values of each, in an order in which neighbours are alike.
+        where: a predicate on knobs, by their names; only settings for which it holds are points.
+    """
+
+    function: Callable[..., Any]
+    knobs: Mapping[str, tuple[int, ...]]
+    where: Callable[..., bool] | None = None
+
+    def __call__(self, program: Any, **knobs: int) -> Any:
+        """Make a program, as the function itself does."""
+        return self.function(program, **knobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A function from a schedule and one of its blocks to one schedule or several.
 

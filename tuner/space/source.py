@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tuner.space.declare import parts_of
-from tuner.space.parts import DEFAULT_NAME, Rules, Template
+from tuner.space.parts import DEFAULT_NAME, Program, Rules, Template
 from tuner.task import SpaceSource
 from tuner.user_code import find
 
@@ -37,7 +37,7 @@ def source_of(value: Any) -> SpaceSource:
 def _modules(value: Any) -> Iterator[str]:
     """The modules in which an object may have a name: those of its functions, and the program."""
     for part in parts_of(value):
-        if isinstance(part, Template):
+        if isinstance(part, Template | Program):
             yield part.function.__module__
         if isinstance(part, Rules):
             yield from (getattr(m, "function", m).__module__ for m in part.members)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tuner.candidate import Candidate, CandidateKind
+from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.generations import first_rung, of_newest
 from tuner.record import Record, Status, record_line
@@ -45,7 +45,9 @@ def winning_lines(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -
     return "".join(record_line(record) + "\n" for record in winning_records(store, sets)).encode()
 
 
-def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) -> Record | None:
+def choose_best(
+    store: RecordStore, task_key: str, *, schedules_only: bool = False
+) -> Record | None:
     """The last valid record of a task's winning candidate; None without results.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
@@ -61,11 +63,11 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
     library is named (see `tuner.session.given_trials.note_libraries`).
 
     Args:
-        libraries: whether functions of libraries may win; else the best kernel does.
+        schedules_only: no function of a library may win, and no program that is no schedule.
     """
     first = first_rung(store.scan(task_key, min_rung=1))
     timed_again = {r.trial.candidate.key: r for r in store.scan(task_key, min_rung=first)}
-    old = _find_superseded(store, task_key, timed_again.values(), libraries=libraries)
+    old = _find_superseded(store, task_key, timed_again.values(), schedules_only)
     keys = [key for key in timed_again if key not in old]
     # A candidate whose re-timings were all lost with their workers counts as not timed again.
     retimed = {
@@ -98,24 +100,20 @@ def choose_best(store: RecordStore, task_key: str, *, libraries: bool = True) ->
 
 
 def _find_superseded(
-    store: RecordStore, task_key: str, timed_again: Collection[Record], *, libraries: bool
+    store: RecordStore, task_key: str, timed_again: Collection[Record], schedules_only: bool
 ) -> set[str]:
     """Keys of candidates that call a library whose text is another by now, so that under its name
-    another function is called; all that call one, unless `libraries`."""
+    another function is called; all that are no schedule with `schedules_only`."""
     fastest = list(store.scan(task_key, fastest=len(timed_again) + 1))
-    if not any(_calls_library(record) for record in (*timed_again, *fastest)):
+    if all(record.trial.candidate.is_schedule for record in (*timed_again, *fastest)):
         return set()
     sizes = store.get(Sizes).by_task.get(task_key, {})
     return {
-        record.trial.candidate.key
+        candidate.key
         for record in store.scan(task_key)
-        if _calls_library(record)
-        and not (libraries and sizes.get(record.trial.candidate.space) != 0)
+        if not (candidate := record.trial.candidate).is_schedule
+        and (schedules_only or sizes.get(candidate.space) == 0)
     }
-
-
-def _calls_library(record: Record) -> bool:
-    return record.trial.candidate.kind is CandidateKind.LIBRARY
 
 
 @dataclass(slots=True)

@@ -150,12 +150,13 @@ class LeftOut:
 
     Attributes:
         symbolic: those with symbolic dimensions, which have a set of kernels.
-        calls: those that are fastest with a library's function: it has their best kernel.
+        faster: those that are fastest with a library's function, or with a program that is no
+            schedule: it has their best schedule.
         intrinsics: those that it has, but that need intrinsics of ours to be registered.
     """
 
     symbolic: tuple[str, ...]
-    calls: tuple[str, ...]
+    faster: tuple[str, ...]
     intrinsics: tuple[str, ...] = ()
 
 
@@ -169,7 +170,6 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
     finished = _open(run)
     from spaces.deploy.database import export_database as write
 
-    calls = finished.results.calls
     kernels = finished.results.kernels
     if not kernels:
         raise TunerError(
@@ -181,7 +181,12 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
     ]
     needy = write(out_dir, entries, lowered=finished.lowered)
     symbolic = tuple(task.name for task, _ in finished.results.sets)
-    return LeftOut(symbolic, tuple(calls), tuple(needy))
+    faster = tuple(
+        task.name
+        for task, record in finished.results.winners
+        if not record.trial.candidate.is_schedule
+    )
+    return LeftOut(symbolic, faster, tuple(needy))
 
 
 def bench(

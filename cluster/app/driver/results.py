@@ -25,7 +25,7 @@ class Results:
     """What a run has found, in the order of its tasks.
 
     Attributes:
-        kernels: as `winners`, with the best kernel where a library's function won.
+        kernels: as `winners`, with the best schedule where something else won.
     """
 
     winners: tuple[tuple[Task, Record], ...]
@@ -77,7 +77,7 @@ def results_of(folder: RunFolder, manifest: Manifest, name: object) -> Results:
 
 
 def _kernel(store: SqliteStore, task: Task, winner: Record) -> Record | None:
-    """The best kernel of a task, which is its winner unless that calls a library."""
-    if winner.trial.candidate.kind is not CandidateKind.LIBRARY:
+    """The best schedule of a task, which is its winner unless that is something else."""
+    if winner.trial.candidate.is_schedule:
         return winner
-    return choose_best(store, task.key, libraries=False)
+    return choose_best(store, task.key, schedules_only=True)

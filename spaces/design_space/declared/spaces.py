@@ -9,11 +9,12 @@ from typing import Protocol
 from spaces.design_space.base import Space
 from spaces.design_space.declared.load import load_parts
 from spaces.design_space.declared.opaque import OpaqueSpace
+from spaces.design_space.declared.programs import ProgramSpace
 from spaces.design_space.declared.rules import rules_of
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, task_module
 from tuner.source import Source
-from tuner.space.parts import Ours, Part, Template
+from tuner.space.parts import Ours, Part, Program, Template
 from tuner.task import SpaceSource, Task
 
 
@@ -37,6 +38,8 @@ def space_of(
     Args:
         mutators: a user's own, for spaces of traces.
     """
+    if isinstance(part, Program):
+        return ProgramSpace(task, part, source.space_name(part.name))
     module = task_module(task.module)
     rules = rules_of(part, source.space_name(part.name), module, task.target)
     if isinstance(part, Template) and part.opaque:

@@ -102,7 +102,7 @@ def test_one_that_is_named_again_counts_again_without_another_trial() -> None:
         assert best is not None
         assert best.trial.candidate == named.candidate
     assert len([r for r in libraries_in(store) if not r.trial.rung]) == 2
-    kernel = choose_best(store, "a", libraries=False)
+    kernel = choose_best(store, "a", schedules_only=True)
     assert kernel is not None
     assert kernel.trial.candidate.kind is not CandidateKind.LIBRARY
 

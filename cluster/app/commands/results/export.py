@@ -80,10 +80,11 @@ def export(
                 f"left out {list_names(left_out.symbolic)}: a database holds one schedule for a "
                 "program, not the kernels of one with symbolic dimensions; --lib has them all"
             )
-        if left_out.calls:
+        if left_out.faster:
             click.echo(
-                f"{list_names(left_out.calls)}: a library's function is faster there than the "
-                "schedule that the database has; --lib with --allow-external has it"
+                f"{list_names(left_out.faster)}: a library's function, or a program that is no "
+                "schedule, is faster there than the schedule that the database has; --lib has it "
+                "(a function with --allow-external)"
             )
         if left_out.intrinsics:
             click.echo(
