@@ -17,10 +17,8 @@ class CandidateKind(StrEnum):
     TRACE = "trace"
     """Schedule instructions and decisions, as the JSON of a TVM trace without post-processing."""
     KNOBS = "knobs"
-    """Settings of a template's knobs, as canonical JSON; the template is named by the space."""
-    PROGRAM = "program"
-    """Settings with which a declared function makes a program, as canonical JSON; the function is
-    named by the space. Such a program is no schedule of the task's, and has no trace."""
+    """Settings of the knobs of a template, or of a declared function, as canonical JSON; the space
+    names it."""
     LIBRARY = "library"
     """The name of a packed function, of the library that the space names."""
     PINNED = "pinned"
@@ -41,8 +39,9 @@ class Candidate:
     and names of functions, mean something to their own space only, which is part of their identity.
 
     Attributes:
-        trace: the trace that settings were written as; empty before a builder has written them, and
-            for any other kind. Later builds replay it, whatever has become of the template since.
+        trace: the trace that settings were written as, or the program, as a JSON object, where they
+            make one that is no schedule of the task's; empty before a builder has written them, and
+            for any other kind. Later builds take it, whatever has become of the template since.
     """
 
     kind: CandidateKind
@@ -54,14 +53,20 @@ class Candidate:
     def key(self) -> str:
         """Hash of the canonical payload, and of the space where that is part of the identity."""
         of = f"{self.kind}\n{self.payload}"
-        if self.kind in (CandidateKind.KNOBS, CandidateKind.PROGRAM, CandidateKind.LIBRARY):
+        if self.kind in (CandidateKind.KNOBS, CandidateKind.LIBRARY):
             of += f"\n{self.space}"
         return hashlib.sha256(of.encode()).hexdigest()[:16]
 
     @property
     def is_schedule(self) -> bool:
-        """Whether it is a schedule of the task's program, which a trace tells."""
-        return self.kind not in (CandidateKind.PROGRAM, CandidateKind.LIBRARY)
+        """Whether it is a schedule of the task's program, which a trace tells, once it is built."""
+        known = self.kind is not CandidateKind.KNOBS or bool(self.trace)
+        return known and not self.holds_program and self.kind is not CandidateKind.LIBRARY
+
+    @property
+    def holds_program(self) -> bool:
+        """Whether `trace` is a program."""
+        return self.trace.startswith("{")
 
 
 def family(space: str) -> str:
@@ -95,17 +100,15 @@ def library_space(candidate: Candidate) -> str:
     return candidate.space if candidate.kind is CandidateKind.LIBRARY else ""
 
 
-def of_knobs(
-    knobs: Mapping[str, int], space: str, kind: CandidateKind = CandidateKind.KNOBS
-) -> Candidate:
-    """The candidate that the template, or the function, named by `space` makes with settings."""
+def of_knobs(knobs: Mapping[str, int], space: str) -> Candidate:
+    """The candidate that the template named by `space` makes with these settings."""
     payload = json.dumps({name: int(knobs[name]) for name in sorted(knobs)}, separators=(",", ":"))
-    return Candidate(kind, payload, space)
+    return Candidate(CandidateKind.KNOBS, payload, space)
 
 
 def knobs_of(candidate: Candidate) -> dict[str, int] | None:
     """The settings that a candidate stands for; None where it has none."""
-    if candidate.kind not in (CandidateKind.KNOBS, CandidateKind.PROGRAM):
+    if candidate.kind is not CandidateKind.KNOBS:
         return None
     return {name: int(value) for name, value in json.loads(candidate.payload).items()}
 

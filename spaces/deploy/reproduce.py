@@ -142,7 +142,7 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
     """The trace that TVM alone rebuilds a scheduled program from; or None, and why."""
     if candidate.kind is CandidateKind.SPECIALISED:
         return None, "compiled for this shape alone"
-    if candidate.kind is CandidateKind.PROGRAM:
+    if candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts:
         return None, f"which {display_space(candidate.space)} makes of {candidate.payload}"
     trace = whole_payload(schedule.trace.simplified(False))
     if ours := find_intrinsics(trace):

@@ -11,7 +11,7 @@ from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.named import register_named
-from spaces.ir.schedules import InvalidCandidate, new_schedule, replay, task_module
+from spaces.ir.schedules import InvalidCandidate, load_program, new_schedule, replay, task_module
 from spaces.libraries.calls import make_call
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
@@ -32,7 +32,7 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
     Returns:
         A `tvm.s_tir.Schedule`: its `mod` is the scheduled module, its `trace` the instructions, in
         the form that TVM's databases keep; the trace of a kernel specialised for a shape is empty,
-        and so is that of a library's function, and of a program that a declared function made.
+        and so is that of a library's function, and of a program that is made from settings.
 
     Raises:
         InvalidCandidate: the candidate cannot be scheduled.
@@ -45,6 +45,8 @@ def realize(task: Task, candidate: Candidate, postprocs: tuple[Source, ...] = ()
         return new_schedule(specialise(realize(task, kernel, postprocs).mod, dict(shape)))
     if candidate.kind is CandidateKind.LIBRARY:
         return _calling(task, candidate)
+    if candidate.holds_program:
+        return new_schedule(load_program(candidate.trace))
     if candidate.trace:
         return _replay(task, candidate.trace)
     schedule = _write(task, candidate)
@@ -107,6 +109,6 @@ def trace_text(task: Task, candidate: Candidate) -> str:
     if candidate.kind is CandidateKind.LIBRARY:
         return f"# no schedule: it calls {candidate.payload} of {library_name(candidate.space)}"
     schedule = realize(task, candidate)
-    if candidate.kind is CandidateKind.PROGRAM:
+    if candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts:
         return f"# no schedule: {candidate.payload} makes\n{schedule.mod['main'].script()}"
     return "\n".join(schedule.trace.as_python())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +12,7 @@ from spaces.ir import tvm_compat
 from tuner.errors import first_line
 
 _MAX_TVM_SEED = 2**31 - 1
+_PROGRAM = "program"
 
 
 class InvalidCandidate(Exception):
@@ -65,6 +68,22 @@ def canonical_payload(trace: Any, *, postprocessed: bool = False) -> str:
 def whole_payload(trace: Any) -> str:
     """A trace as text, with all that is in it."""
     return json.dumps(trace.as_json(), separators=(",", ":"), default=_plain)
+
+
+def save_program(module: Any) -> str:
+    """A scheduled module as text, in place of a trace: see `tuner.candidate.Candidate.trace`."""
+    import tvm
+
+    data = zlib.compress(tvm.ir.save_json(module).encode(), 9)
+    return json.dumps({_PROGRAM: base64.b85encode(data).decode()})
+
+
+def load_program(text: str) -> Any:
+    """The module that `save_program` saved."""
+    import tvm
+
+    data = base64.b85decode(json.loads(text)[_PROGRAM])
+    return tvm.ir.load_json(zlib.decompress(data).decode())
 
 
 def code_hash(module: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,14 @@ from spaces.design_space.point import Point
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate, code_hash, new_schedule, task_module
 from spaces.targets.target import parse_target
-from spaces.templates.base import draw, nudge, setting
-from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of, of_knobs
+from spaces.templates.base import draw, every, nudge, setting
+from tuner.candidate import Candidate, Draft, knobs_of, of_knobs
 from tuner.errors import UsageError, describe_error
 from tuner.space.parts import Program
 from tuner.task import Task
 
+_FEW = 64
+"""Settings of a space of which all points are counted, and then drafted."""
 _DRAWN = 1024
 """Settings that are drawn at once, of which the first that is a point is taken."""
 
@@ -42,9 +46,9 @@ class ProgramSpace:
         """See `spaces.templates.base.HasChoices`."""
         return self._part.knobs
 
-    @property
+    @cached_property
     def points(self) -> int | None:
-        """See `DeclaredSpace`: 0 where no setting is a point, which one is tried.
+        """See `DeclaredSpace`: the number of few settings; one of them is tried.
 
         Raises:
             Exception: whatever the user's code raises, or it takes other knobs.
@@ -54,10 +58,17 @@ class ProgramSpace:
             has = ", ".join(self.choices)
             raise UsageError(f"{self._part.name} takes {', '.join(takes)}; its knobs are {has}")
         knobs = self._draw(None, np.random.default_rng(0))
-        if knobs is None:
-            return 0
-        self._make(knobs)
-        return None
+        if knobs is not None:
+            self._make(knobs)
+        if knobs is not None and math.prod(map(len, self.choices.values())) > _FEW:
+            return None
+        columns = every(self)
+        rows = range(len(next(iter(columns.values()), ())))
+        return sum(self._holds(setting(columns, row)) for row in rows)
+
+    def _holds(self, knobs: Mapping[str, int]) -> bool:
+        where = self._part.where
+        return where is None or bool(where(**knobs))
 
     def realize_draft(self, draft: Draft) -> Point:
         """See `spaces.design_space.base.Space`."""
@@ -67,7 +78,7 @@ class ProgramSpace:
         knobs = self._draw(known, rng)
         if knobs is None:
             raise InvalidCandidate(f"{self.name}: where= held for none of {_DRAWN} settings")
-        candidate = of_knobs(knobs, self.name, CandidateKind.PROGRAM)
+        candidate = of_knobs(knobs, self.name)
         schedule = self.write(candidate)
         return Point(candidate, schedule, code_hash(schedule.mod))
 
@@ -83,10 +94,9 @@ class ProgramSpace:
     ) -> dict[str, int] | None:
         """A setting that is a point, near a known one if there is one; None if none was drawn."""
         columns = draw(self, _DRAWN, rng) if known is None else nudge(self, known, _DRAWN, rng)
-        where = self._part.where
         for row in range(_DRAWN):
             knobs = setting(columns, row)
-            if knobs != known and (where is None or where(**knobs)):
+            if knobs != known and self._holds(knobs):
                 return knobs
         return None
 

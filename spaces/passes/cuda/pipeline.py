@@ -25,6 +25,7 @@ from spaces.passes.cuda.alignment import (
 )
 from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
+from spaces.passes.cuda.thread_programs import lower_apart
 from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.backends import compiling
 from spaces.targets.nvidia.numbers import architecture_of
@@ -106,7 +107,10 @@ def cuda_pipeline() -> str:
         def narrow(function: Any, _module: Any, _context: Any) -> Any:
             return narrow_stores(function)
 
-        first = module_pass(lower, opt_level=0, name="LowerForCuda")
+        def lower_all(module: Any, context: Any) -> Any:
+            return lower_apart(module, lambda scheduled: lower(scheduled, context))
+
+        first = module_pass(lower_all, opt_level=0, name="LowerForCuda")
         typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")
         narrowed = prim_func_pass(narrow, opt_level=0, name="NarrowStores")
         return first, host, lambda: Sequential([typed, device(), narrowed])

@@ -20,6 +20,7 @@ from spaces.emulation.host_code import register_host_pipeline
 from spaces.emulation.library import architecture, drop_kernels, load_kernels
 from spaces.ir.schedules import InvalidCandidate
 from spaces.lowering.extract_tasks import task_of
+from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import emulate_target, parse_target
 from tests.contracts.programs import write_down
@@ -171,7 +172,7 @@ def _of_tirx(function: Any) -> tuple[Any, Any]:
     import tvm
 
     target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
-    return compiled(tvm.IRModule({"main": function}), target, "tirx"), target
+    return compiled(tvm.IRModule({"main": function}), target, cuda_pipeline()), target
 
 
 def product_of(m: int, n: int, k: int, *, dtype: str = "float16", **options: int) -> Made:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
+from spaces.passes.cuda.pipeline import cuda_pipeline
 from tests.needed import needs_nvcc
 from tests.spaces.emulation import hopper
 from tests.spaces.emulation.programs import product_of
@@ -39,7 +40,7 @@ def test_no_sum_is_read_before_all_products_are_in_it(
     target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
     module = tvm.IRModule({"main": hopper.product(*sizes, columns=256)})
     with target:
-        library = tvm.compile(module, target=target, tir_pipeline="tirx").mod
+        library = tvm.compile(module, target=target, tir_pipeline=cuda_pipeline()).mod
     code = compile_cuda(library.imports[0].inspect_source("cuda"), "sm_90a")
     (tmp_path / "k.cubin").write_bytes(code.binary)
     said = subprocess.check_output(["cuobjdump", "-sass", str(tmp_path / "k.cubin")], text=True)

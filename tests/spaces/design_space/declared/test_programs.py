@@ -12,7 +12,7 @@ from spaces.codegen.artifact import build_artifact
 from spaces.design_space.declared.fit import fit
 from spaces.design_space.realize import realize, trace_text
 from spaces.design_space.task_space import TaskSpace
-from spaces.ir.schedules import code_hash
+from spaces.ir.schedules import InvalidCandidate, code_hash, save_program
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
 from tuner.errors import UsageError
@@ -81,12 +81,17 @@ def settings(candidates: list[Candidate]) -> list[Mapping[str, int]]:
 
 
 def test_its_points_are_programs_of_settings_for_which_the_predicate_holds(task: Task) -> None:
-    found = drawn(task, 40)
-    assert {candidate.kind for candidate in found} == {CandidateKind.PROGRAM}
+    found = drawn(task, 30)
+    assert {candidate.kind for candidate in found} == {CandidateKind.KNOBS}
     seen = {tuple(sorted(knobs.items())) for knobs in settings(found)}
     assert len(seen) >= 6
     assert all(knobs["rows"] * knobs["columns"] <= 64 for knobs in settings(found))
-    assert found == drawn(task, 40), "a draft gives the same point in any process"
+    assert found == drawn(task, 30), "a draft gives the same point in any process"
+
+
+def test_few_settings_come_to_an_end(task: Task) -> None:
+    with pytest.raises(InvalidCandidate, match="all schedules of the declared spaces"):
+        drawn(task, 60)
 
 
 def test_a_mutation_is_near_its_parent_and_never_it(task: Task) -> None:
@@ -100,8 +105,7 @@ def test_a_mutation_is_near_its_parent_and_never_it(task: Task) -> None:
     assert sum(one_knob) > len(one_knob) / 2
 
 
-def test_a_point_is_built_anew_from_its_setting(task: Task) -> None:
-    """It has no trace: one that is empty would be that of the program without a schedule."""
+def test_a_point_is_made_anew_from_its_setting(task: Task) -> None:
     candidate = drawn(task, 1)[0]
     first, again = realize(task, candidate), realize(task, candidate)
     assert code_hash(first.mod) == code_hash(again.mod)
@@ -109,6 +113,16 @@ def test_a_point_is_built_anew_from_its_setting(task: Task) -> None:
         CandidateKind.TRACE, "[[],[]]", "default")).mod)  # fmt: skip
     assert not first.trace.insts
     assert build_artifact(first.mod, task.target)
+
+
+def test_what_a_builder_kept_of_it_needs_the_function_no_more(task: Task) -> None:
+    candidate = drawn(task, 1)[0]
+    made = realize(task, candidate).mod
+    kept = replace(candidate, trace=save_program(made))
+    again = realize(replace(task, space=None), kept)
+    assert code_hash(again.mod) == code_hash(made)
+    assert kept.key == candidate.key
+    assert not kept.is_schedule
 
 
 def test_what_it_is_shows_the_setting_and_the_program(task: Task) -> None:
