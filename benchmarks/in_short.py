@@ -101,13 +101,16 @@ def _metaschedule(results: Path) -> Iterator[str]:
     for name, said in {
         "geomean": "programs",
         "operators": "operators, one of each kind of its own suite",
+        "operators-long": "of these",
         "avx2": "programs for AVX2 alone",
     }.items():
         result = _read(results, f"versus_metaschedule-{name}")
         ratios = [row["race"]["ratio"]["of_medians"] for row in result["rows"] if _raced(row)]
         number = len(result["rows"])
         what = f"{len(ratios)}{f' of {number}' if number > len(ratios) else ''} {said}"
-        trials = f"{result['settings']['trials']} trials on both sides"
+        theirs = result["settings"].get("their_trials")
+        beside = f" beside {theirs:,}" if theirs else " on both sides"
+        trials = f"{result['settings']['trials']} trials{beside}"
         if wall := result["summary"].get("wall_ratio"):
             trials += f", ours in {wall['geometric_mean']:.2f} of the time"
         yield f"| MetaSchedule | {what} | {trials} | {_mean(ratios)} ({_range(ratios)}) |"
