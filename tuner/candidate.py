@@ -59,9 +59,9 @@ class Candidate:
 
     @property
     def is_schedule(self) -> bool:
-        """Whether it is a schedule of the task's program, which a trace tells, once it is built."""
-        known = self.kind is not CandidateKind.KNOBS or bool(self.trace)
-        return known and not self.holds_program and self.kind is not CandidateKind.LIBRARY
+        """Whether it is a schedule of the task's program, which a trace tells; known of settings once
+        they are built."""
+        return not self.holds_program and self.kind is not CandidateKind.LIBRARY
 
     @property
     def holds_program(self) -> bool:
