@@ -59,8 +59,8 @@ class Candidate:
 
     @property
     def is_schedule(self) -> bool:
-        """Whether it is a schedule of the task's program, which a trace tells; known of settings once
-        they are built."""
+        """Whether it is a schedule of the task's program, which a trace tells; of settings that is
+        known once they are built."""
         return not self.holds_program and self.kind is not CandidateKind.LIBRARY
 
     @property
