@@ -157,11 +157,11 @@ class BuildChild:
 def _write(candidate: Candidate, schedule: Any, layers: Layers) -> Written:
     """What later builds replay: the traces of rules are post-processed anew each time, all others
     are kept as they were written, whatever becomes of the template or of a user's file."""
-    from spaces.ir.schedules import canonical_payload, code_hash, save_program
+    from spaces.ir.schedules import canonical_payload, code_hash, makes_program, save_program
 
     theirs = family(candidate.space) == DECLARED or bool(layers.postprocs)
     new = (candidate.kind is CandidateKind.KNOBS or theirs) and not candidate.trace
-    if new and candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts:
+    if new and makes_program(candidate, schedule):
         return Written(code_hash(schedule.mod), save_program(schedule.mod))
     trace = canonical_payload(schedule.trace, postprocessed=theirs) if new else ""
     return Written(code_hash(schedule.mod), trace)

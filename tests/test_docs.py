@@ -29,7 +29,7 @@ from cluster.app.console.doctor_checks import Finding
 from cluster.app.driver.best_schedules import best_schedules
 from cluster.app.driver.kernel_sets import describe_set
 from cluster.app.driver.tune_result import TuneResult
-from docs.flag_tables import renew
+from docs.flag_tables import REFERENCE, renew
 from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
@@ -58,7 +58,6 @@ from tuner.view.run_view import SpaceView
 from tuner.view.task_view import TaskView
 
 ROOT = Path(__file__).resolve().parents[1]
-REFERENCE = ROOT / "docs" / "reference.md"
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(doc.relative_to(ROOT)) for doc in DOCS]
 OTHERS = {

@@ -6,11 +6,9 @@ TVM's; `spaces.deploy.standalone` is the rest of it.
 
 from __future__ import annotations
 
-import base64
 import json
 import pprint
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +21,15 @@ from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import families_named
 from spaces.intrinsics.vnni import find_intrinsics
 from spaces.ir.element_types import is_float
-from spaces.ir.schedules import InvalidCandidate, code_hash, replay, task_module, whole_payload
+from spaces.ir.schedules import (
+    InvalidCandidate,
+    code_hash,
+    makes_program,
+    pack_text,
+    replay,
+    task_module,
+    whole_payload,
+)
 from spaces.ir.symbolic import specialise
 from spaces.passes.cuda.pipeline import is_tvms_own, pass_config
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack
@@ -142,7 +148,7 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
     """The trace that TVM alone rebuilds a scheduled program from; or None, and why."""
     if candidate.kind is CandidateKind.SPECIALISED:
         return None, "compiled for this shape alone"
-    if candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts:
+    if makes_program(candidate, schedule):
         return None, f"which {display_space(candidate.space)} makes of {candidate.payload}"
     trace = whole_payload(schedule.trace.simplified(False))
     if ours := find_intrinsics(trace):
@@ -249,5 +255,5 @@ def _save(module: Any) -> str:
 
 def _pack(text: str) -> str:
     """A text, compressed, in lines."""
-    data = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    data = pack_text(text)
     return "\n".join(data[at : at + _WIDTH] for at in range(0, len(data), _WIDTH))

@@ -11,7 +11,14 @@ from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
 from spaces.intrinsics.named import register_named
-from spaces.ir.schedules import InvalidCandidate, load_program, new_schedule, replay, task_module
+from spaces.ir.schedules import (
+    InvalidCandidate,
+    load_program,
+    makes_program,
+    new_schedule,
+    replay,
+    task_module,
+)
 from spaces.libraries.calls import make_call
 from spaces.templates.base import FAMILY as TEMPLATE
 from spaces.templates.registry import template_named
@@ -109,6 +116,6 @@ def trace_text(task: Task, candidate: Candidate) -> str:
     if candidate.kind is CandidateKind.LIBRARY:
         return f"# no schedule: it calls {candidate.payload} of {library_name(candidate.space)}"
     schedule = realize(task, candidate)
-    if candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts:
+    if makes_program(candidate, schedule):
         return f"# no schedule: {candidate.payload} makes\n{schedule.mod['main'].script()}"
     return "\n".join(schedule.trace.as_python())

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from spaces.ir import tvm_compat
+from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import first_line
 
 _MAX_TVM_SEED = 2**31 - 1
@@ -74,8 +75,7 @@ def save_program(module: Any) -> str:
     """A scheduled module as text, in place of a trace: see `tuner.candidate.Candidate.trace`."""
     import tvm
 
-    data = zlib.compress(tvm.ir.save_json(module).encode(), 9)
-    return json.dumps({_PROGRAM: base64.b85encode(data).decode()})
+    return json.dumps({_PROGRAM: pack_text(tvm.ir.save_json(module))})
 
 
 def load_program(text: str) -> Any:
@@ -84,6 +84,16 @@ def load_program(text: str) -> Any:
 
     data = base64.b85decode(json.loads(text)[_PROGRAM])
     return tvm.ir.load_json(zlib.decompress(data).decode())
+
+
+def pack_text(text: str) -> str:
+    """A text, compressed, in letters that need no escape in JSON."""
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def makes_program(candidate: Candidate, schedule: Any) -> bool:
+    """Whether settings stand for a program of its own: no instruction has touched its schedule."""
+    return candidate.kind is CandidateKind.KNOBS and not schedule.trace.insts
 
 
 def code_hash(module: Any) -> str:

@@ -33,19 +33,23 @@ _STEPS = (-2, -1, 1, 2)
 _STEP_WEIGHTS = (0.15, 0.35, 0.35, 0.15)
 
 
-class Template(Protocol):
+class HasChoices(Protocol):
+    """Something with knobs."""
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        """For each knob the values it may take, in an order in which neighbours are alike."""
+
+
+class Template(HasChoices, Protocol):
     """One shape of code for one task.
 
     Attributes:
         name: name of the space it spans, kept with each candidate; it changes when `apply` does.
-        choices: for each knob the values it may take, in an order in which neighbours are alike.
     """
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def choices(self) -> Mapping[str, tuple[int, ...]]: ...
 
     def costs_s(self, columns: Columns) -> Costs:
         """Analytic estimates of the latency in seconds, of which only the order matters.
@@ -60,14 +64,6 @@ class Template(Protocol):
         Raises:
             Exception: whatever TVM throws where a primitive does not apply.
         """
-
-
-class HasChoices(Protocol):
-    """Something with knobs."""
-
-    @property
-    def choices(self) -> Mapping[str, tuple[int, ...]]:
-        """For each knob the values it may take, in an order in which neighbours are alike."""
 
 
 @runtime_checkable

@@ -173,8 +173,9 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
     kernels = finished.results.kernels
     if not kernels:
         raise TunerError(
-            "--database: it holds one schedule for each program; all of these have symbolic "
-            "dimensions, and so a set of kernels: write a library with --lib"
+            "--database: it holds one schedule for each program, and none of these has one: with "
+            "symbolic dimensions it is a set of kernels, and of others no schedule was timed; "
+            "write a library with --lib"
         )
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s) for task, record in kernels

@@ -58,26 +58,24 @@ class ProgramSpace:
             has = ", ".join(self.choices)
             raise UsageError(f"{self._part.name} takes {', '.join(takes)}; its knobs are {has}")
         knobs = self._draw(None, np.random.default_rng(0))
-        if knobs is not None:
-            self._make(knobs)
-        if knobs is not None and math.prod(map(len, self.choices.values())) > _FEW:
+        if knobs is None:
+            return 0
+        self._make(knobs)
+        size = math.prod(map(len, self.choices.values()))
+        if size > _FEW:
             return None
         columns = every(self)
-        rows = range(len(next(iter(columns.values()), ())))
-        return sum(self._holds(setting(columns, row)) for row in rows)
-
-    def _holds(self, knobs: Mapping[str, int]) -> bool:
-        where = self._part.where
-        return where is None or bool(where(**knobs))
+        return sum(self._holds(setting(columns, row)) for row in range(size))
 
     def realize_draft(self, draft: Draft) -> Point:
         """See `spaces.design_space.base.Space`."""
         rng = np.random.default_rng(draft.seed)
-        mine = draft.parent is not None and draft.parent.space == self.name
-        known = knobs_of(draft.parent) if mine and draft.parent is not None else None
+        known = None
+        if draft.parent is not None and draft.parent.space == self.name:
+            known = knobs_of(draft.parent)
         knobs = self._draw(known, rng)
         if knobs is None:
-            raise InvalidCandidate(f"{self.name}: where= held for none of {_DRAWN} settings")
+            raise InvalidCandidate(f"{self.name}: none of {_DRAWN} settings is another point")
         candidate = of_knobs(knobs, self.name)
         schedule = self.write(candidate)
         return Point(candidate, schedule, code_hash(schedule.mod))
@@ -100,6 +98,10 @@ class ProgramSpace:
                 return knobs
         return None
 
+    def _holds(self, knobs: Mapping[str, int]) -> bool:
+        where = self._part.where
+        return where is None or bool(where(**knobs))
+
     def _make(self, knobs: Mapping[str, int]) -> Any:
         """The module that a setting stands for.
 
@@ -108,7 +110,7 @@ class ProgramSpace:
         """
         program = task_module(self._task.module)["main"]
         with parse_target(self._task.target):
-            made = self._part.function(program, **knobs)
+            made = self._part(program, **knobs)
         if not tvm_compat.is_prim_func(made):
             raise UsageError(f"{self._part.name} returns a {type(made).__name__}, and no PrimFunc")
         wanted, found = _tell_parameters(program), _tell_parameters(made)

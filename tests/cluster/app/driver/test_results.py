@@ -13,6 +13,7 @@ from cluster.app.driver import export
 from cluster.app.driver.results import Results
 from spaces.deploy import database
 from tuner.candidate import Candidate, CandidateKind
+from tuner.errors import TunerError
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.task import Task
 
@@ -55,6 +56,18 @@ def test_a_database_lacks_the_tasks_with_symbolic_dimensions(
     wrote, left_out = capsys.readouterr().out.splitlines()
     assert wrote.startswith("wrote ")
     assert left_out.startswith("left out symbolic: a database holds one schedule for a program")
+
+
+def test_a_database_of_no_schedule_is_refused_in_a_true_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the one task a program of its own alone was timed, which is no schedule."""
+    candidate = Candidate(CandidateKind.KNOBS, "{}", "declared:mine@1", '{"program": ""}')
+    record = Record(Trial("fixed", candidate), Measurement(Status.OK, (1e-3,)))
+    results = Results(((task("fixed"), record),), ())
+    monkeypatch.setattr(export, "_open", lambda folder: SimpleNamespace(results=results))
+    with pytest.raises(TunerError, match="of others no schedule was timed"):
+        export.export_database(tmp_path, tmp_path / "out")
 
 
 @pytest.mark.tvm

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from actors.build_child import BuildChild
 from spaces.codegen.artifact import build_artifact
 from spaces.design_space.declared.fit import fit
+from spaces.design_space.declared.spaces import find_declared
 from spaces.design_space.realize import realize, trace_text
 from spaces.design_space.task_space import TaskSpace
-from spaces.ir.schedules import InvalidCandidate, code_hash, save_program
+from spaces.ir.schedules import InvalidCandidate, code_hash
 from tests.contracts.programs import gemm_task
 from tuner.candidate import Candidate, CandidateKind, Draft, knobs_of
 from tuner.errors import UsageError
+from tuner.record import Status
 from tuner.space import program
 from tuner.task import SpaceSource, Task
 
@@ -38,6 +41,10 @@ def in_steps(program, rows, columns):
     sch.reorder(i0, j0, k, i1, j1)
     sch.vectorize(j1)
     return sch.mod["main"]
+
+@space.program(knobs={})
+def as_it_is(program):
+    return program
 
 @space.program(knobs={"rows": (1, 2)})
 def of_other_knobs(program, tiles):
@@ -118,9 +125,13 @@ def test_a_point_is_made_anew_from_its_setting(task: Task) -> None:
 def test_what_a_builder_kept_of_it_needs_the_function_no_more(task: Task) -> None:
     candidate = drawn(task, 1)[0]
     made = realize(task, candidate).mod
-    kept = replace(candidate, trace=save_program(made))
+    child = BuildChild()
+    child.learn(task)
+    answer = child.build(task.key, candidate)
+    assert answer.status is Status.OK, answer.error
+    kept = answer.written.of(candidate)
     again = realize(replace(task, space=None), kept)
-    assert code_hash(again.mod) == code_hash(made)
+    assert code_hash(again.mod) == code_hash(made) == answer.written.code_hash
     assert kept.key == candidate.key
     assert not kept.is_schedule
 
@@ -130,6 +141,13 @@ def test_what_it_is_shows_the_setting_and_the_program(task: Task) -> None:
     text = trace_text(task, candidate)
     assert candidate.payload in text.splitlines()[0]
     assert "T.sblock" in text
+
+
+def test_a_function_without_knobs_is_one_point() -> None:
+    bare, mine = gemm_task(), source("as_it_is")
+    parts = fit(mine, [bare]).parts
+    (space,) = find_declared(replace(bare, space=replace(mine, parts=parts[bare.key])))
+    assert space.points == 1
 
 
 @pytest.mark.parametrize(
