@@ -13,6 +13,7 @@ import numpy as np
 from spaces.design_space.point import Point
 from spaces.features.knob_features import knob_vectors, shape_traits
 from spaces.features.vectors import Matrix
+from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.templates.base import (
@@ -20,6 +21,7 @@ from spaces.templates.base import (
     Costs,
     HasTwins,
     Knobs,
+    MakesPrograms,
     PadsShapes,
     ShapedTemplate,
     Template,
@@ -170,15 +172,18 @@ class KnobSpace:
         )
 
     def write(self, candidate: Candidate) -> Any:
-        """Schedule the task's program. The trace keeps the knobs.
+        """Schedule the task's program, or make another of it. A trace keeps the knobs.
 
         Raises:
             InvalidCandidate: TVM refused them.
         """
         knobs = knobs_of(candidate) or {}
-        schedule = new_schedule(task_module(self._task.module))
+        module, template = task_module(self._task.module), self._template
         try:
-            self._template.apply(schedule, knobs)
+            if isinstance(template, MakesPrograms):
+                return new_schedule(tvm_compat.normalize(template.program(module, knobs)))
+            schedule = new_schedule(module)
+            template.apply(schedule, knobs)
         except Exception as error:  # TVM raises whatever its C++ side threw
             note(error, f"a setting of {self.name}, {self._task.name}")
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error

@@ -6,11 +6,8 @@ fitted to none.
 
 from __future__ import annotations
 
-import json
-
 from spaces.emulation.library import Launch
 from spaces.targets.gpu import Gpu, gpu_of
-from spaces.targets.nvidia.numbers import architecture_of
 
 _LAUNCH_S = 3e-6
 _SHARED_BYTES_PER_CYCLE = 128
@@ -23,8 +20,6 @@ _HIDING_WARPS = 8
 """Warps that a multiprocessor needs to be busy while others wait."""
 _MOST_BLOCKS = 32
 """On a multiprocessor at the same time."""
-_TENSOR_OPERATIONS = ((90, 4096), (80, 2048), (70, 1024))
-"""Of a multiprocessor in a cycle, in float16, from these architectures on."""
 
 
 def launch_s(launch: Launch, target: str) -> float:
@@ -41,7 +36,7 @@ def launch_s(launch: Launch, target: str) -> float:
     busy = max(
         launch.operations / 2 / gpu.madds * share,
         launch.shared_bytes / _SHARED_BYTES_PER_CYCLE * share,
-        launch.tensor_operations / _tensor_operations(target) * share,
+        launch.tensor_operations / gpu.tensor_operations * share,
     )
     memory = launch.global_bytes / (gpu.memory_bytes_per_cycle * _L2_OVER_DRAM)
     waiting = launch.barriers * share * _BARRIER_CYCLES / resident
@@ -61,8 +56,3 @@ def _resident_blocks(launch: Launch, gpu: Gpu) -> int:
             numbers.multiprocessor_shared_bytes // max(shared, 1),
         ),
     )
-
-
-def _tensor_operations(target: str) -> int:
-    architecture = architecture_of(str(json.loads(target)["arch"]))
-    return next((rate for least, rate in _TENSOR_OPERATIONS if architecture >= least), 1024)

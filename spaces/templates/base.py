@@ -105,6 +105,18 @@ class PadsShapes(Protocol):
 
 
 @runtime_checkable
+class MakesPrograms(Protocol):
+    """A template that no schedule can say: its settings are programs of their own."""
+
+    def program(self, module: Any, knobs: Knobs) -> Any:
+        """The PrimFunc of a setting, of the parameters of a task's module.
+
+        Raises:
+            Exception: whatever TVM throws where the program is not of the template's form.
+        """
+
+
+@runtime_checkable
 class HasTwins(Protocol):
     """A template some of whose settings give the same program."""
 

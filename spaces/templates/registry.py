@@ -27,13 +27,19 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for a task with symbolic dimensions; TVM's rules do well for the others."""
-    if not task.shapes:
-        return []
+    """Templates for products: in halves where tensor cores take them from shared memory, in single
+    where sizes are symbolic; TVM's rules do well for the others."""
+    from spaces.targets.gpu import has_wgmma
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
+    from spaces.templates.tensor_cores.template import hopper_templates
 
-    return gpu_contraction_templates(task, match_contraction(task))
+    hopper = has_wgmma(task.target)
+    if not (task.shapes or hopper):
+        return []
+    match = match_contraction(task)
+    found = hopper_templates(task, match) if hopper else []
+    return found or (gpu_contraction_templates(task, match) if task.shapes else [])
 
 
 def cpu_templates(task: Task) -> list[Template]:

@@ -181,7 +181,8 @@ bool is_pending(const Warpgroup& group, void* place) {
   return false;
 }
 
-// "wgmma.fence": before the first product, and after threads changed registers that it uses.
+// "wgmma.fence": before the first product, and after threads changed registers that it uses; one is
+// enough for all products of a group.
 void check_fence(Warpgroup& group, const Wgmma& p, int line) {
   bool changed = group.left.empty() || p.a_in_registers;
   for (size_t i = 0; i < p.d.size() && !changed && p.scales.adds; ++i) {
@@ -192,7 +193,6 @@ void check_fence(Warpgroup& group, const Wgmma& p, int line) {
     fail("RuntimeError",
          "wgmma.mma_async of registers that threads wrote, line %d, without wgmma.fence", line);
   }
-  group.fenced = false;
 }
 
 void begin(const Lanes& lanes) {
@@ -255,8 +255,10 @@ void wgmma_fence(int line) {
 
 void wgmma_commit(int line) {
   Simple own{};
-  meet_warpgroup("wgmma.commit_group", line, &own,
-                 [](const Lanes&) { own_group().products.close(); });
+  meet_warpgroup("wgmma.commit_group", line, &own, [](const Lanes&) {
+    own_group().products.close();
+    own_group().fenced = false;
+  });
 }
 
 void wgmma_wait(uint32_t left, int line) {

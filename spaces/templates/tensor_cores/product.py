@@ -1,0 +1,129 @@
+"""A contraction as tensor cores take it: rows by columns, and how its tensors lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.ir.symbolic import NO_VALUES
+from spaces.templates.contraction.match import Match, describe, factors
+from spaces.templates.contraction.shape import Contraction
+
+_KINDS = ("float16", "bfloat16")
+_MOST_DIMENSIONS, _UNIT_BITS = 5, 128
+"""Limits of a tensor map: its dimensions, and what each stride but the first is a multiple of (CUDA
+driver API, "Tensor Map Object Managment")."""
+_ITEMS = (16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sums of products of rows and columns.
+
+    Attributes:
+        c: the contraction; its operands are taken in the order in which the program reads them.
+        reduction: the axis that is summed over.
+        turned: for each operand whether its rows, or columns, are what lies next to one another, in
+            place of the terms of a sum.
+        kind: type of both operands' elements.
+        out_bits: size of an element of what is stored.
+        out_dense: the axis along which the result is dense; None where no tensor map describes it.
+    """
+
+    c: Contraction
+    reduction: int
+    turned: tuple[bool, bool]
+    kind: str
+    out_bits: int
+    out_dense: int | None
+
+    def of(self, c: Contraction) -> Product:
+        """The same product, its axes in the same roles, of other extents."""
+        return replace(self, c=c)
+
+    def tiled(self, operand: int) -> tuple[int, ...]:
+        """The axes, fused, of an operand's rows or columns; none where it has one row."""
+        return self.c.rows if operand == self.c.rows_of else (self.c.column,)
+
+    def extent(self, operand: int) -> Any:
+        """The number of rows, or of columns, of an operand."""
+        return prod((self.c.axes[axis].extent for axis in self.tiled(operand)), start=1)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The axes of which no tile takes a part."""
+        return tuple(axis for axis in self.c.outer if not self.c.axes[axis].single)
+
+    @property
+    def batch_extent(self) -> Any:
+        """The number of products."""
+        return prod((self.c.axes[axis].extent for axis in self.batch), start=1)
+
+    @property
+    def depth(self) -> Any:
+        """The number of terms of a sum."""
+        return self.c.axes[self.reduction].extent
+
+
+def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product | None:
+    """A program's contraction as a product of matrices in halves whose operands tensor maps can
+    describe; None where it is none.
+
+    Args:
+        values: sizes of symbolic dimensions, the shape for which it is estimated.
+    """
+    loads = factors(match.main)
+    parameters = list(match.schedule.mod["main"].params)
+    if loads is None or not all(rewrite.is_among(load.source, parameters) for load in loads):
+        return None
+    buffers = [loads[0].source, loads[1].source, _result(match)]
+    kind = str(buffers[0].dtype)
+    if kind not in _KINDS or str(buffers[1].dtype) != kind:
+        return None
+    ways = (_read(c, kind, buffers) for c in describe(match, values))
+    return next((way for way in ways if way is not None), None)
+
+
+def _result(match: Match) -> Any:
+    last = match.stages.last
+    block = match.main if last is None else match.schedule.get(last)
+    return block.writes[0].source
+
+
+def _read(c: Contraction, kind: str, buffers: Sequence[Any]) -> Product | None:
+    reductions = [axis for axis in c.reduce_axes if not c.axes[axis].single]
+    if not (c.plain and c.broadcasts and c.epilogue_keeps_shape) or len(reductions) != 1:
+        return None
+    if any(operand.staged for operand in c.operands):
+        return None
+    outs = [axis.out_dim for axis in c.axes]
+    out_bits = tvm_compat.element_bits(buffers[2].dtype)
+    out_dense = _dense_axis(c, outs, buffers[2]) if out_bits in _ITEMS else None
+    if out_dense not in (c.column, *c.rows[-1:]):
+        out_dense = None
+    turned = []
+    for operand in range(2):
+        dense = _dense_axis(c, [axis.dims[operand] for axis in c.axes], buffers[operand])
+        tiled = c.rows[-1:] if operand == c.rows_of else (c.column,)
+        if dense is None or dense not in (reductions[0], *tiled):
+            return None
+        turned.append(dense != reductions[0])
+    return Product(c, reductions[0], (turned[0], turned[1]), kind, out_bits, out_dense)
+
+
+def _dense_axis(c: Contraction, dims: Sequence[int | None], buffer: Any) -> int | None:
+    """The axis along which a buffer's elements follow one another; None where no tensor map
+    describes it, whose other strides have to be multiples of 16 bytes."""
+    sizes = [tvm_compat.as_int(size) or 1 for size in buffer.shape]
+    bits = tvm_compat.element_bits(buffer.dtype)
+    several = {dim: a for a, dim in enumerate(dims) if dim is not None and not c.axes[a].single}
+    if not several or len({*several} - {dims[axis] for axis in c.rows[:-1]}) > _MOST_DIMENSIONS:
+        return None
+    last = max(several)
+    for dim, axis in several.items():
+        if dim != last and axis not in c.rows[:-1] and prod(sizes[dim + 1 :]) * bits % _UNIT_BITS:
+            return None
+    return several[last]

@@ -1,0 +1,95 @@
+"""The template for products in halves on Hopper's tensor cores."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.ir.guard import refusals
+from spaces.ir.schedules import new_schedule
+from spaces.targets.gpu import Gpu, gpu_of
+from spaces.templates.base import Columns, Costs, Knobs, Template
+from spaces.templates.contraction.match import Match, extents_of_shapes, tidy_stages
+from spaces.templates.contraction.shape import over_shapes
+from spaces.templates.tensor_cores import costs, knob_model
+from spaces.templates.tensor_cores.hopper import write_product
+from spaces.templates.tensor_cores.product import Product, find_product
+from tuner.task import Instance, Task
+
+_VERSION = 1
+
+
+class HopperTemplate:
+    """Tiles of a product that one warpgroup copies ahead and others multiply.
+
+    Args:
+        extents: extents of the axes for each shape that it is tuned for.
+    """
+
+    def __init__(
+        self, product: Product, gpu: Gpu, extents: Mapping[Instance, Sequence[int]]
+    ) -> None:
+        self._product, self._gpu, self._extents = product, gpu, extents
+        self._choices = knob_model.choices_of(product)
+
+    def at(self, instance: Instance) -> HopperTemplate:
+        """See `spaces.templates.base.ShapedTemplate`."""
+        shaped = copy.copy(self)
+        shaped._product = self._product.of(self._product.c.of_extents(self._extents[instance]))
+        return shaped
+
+    def shape_costs_s(self, knobs: Knobs) -> Costs:
+        """See `spaces.templates.base.ShapedTemplate`."""
+        product, columns = self._over_shapes(knobs)
+        cycles = costs.estimate(product, self._gpu, columns).cycles
+        return np.asarray(cycles / self._gpu.hertz)
+
+    def layout(self, knobs: Knobs) -> str:
+        """See `spaces.templates.base.ShapedTemplate`: these kernels take operands as they are."""
+        return ""
+
+    @property
+    def name(self) -> str:
+        return f"kernel:hopper-product-{_VERSION}"
+
+    @property
+    def choices(self) -> Mapping[str, tuple[int, ...]]:
+        return self._choices
+
+    def costs_s(self, columns: Columns) -> Costs:
+        return costs.costs_s(self._product, self._gpu, columns)
+
+    def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """See `spaces.templates.tensor_cores.costs.traits`."""
+        return costs.traits(self._product, self._gpu, columns)
+
+    def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
+        """See `spaces.features.knob_features.HasShapeTraits`."""
+        product, columns = self._over_shapes(knobs)
+        return costs.traits(product, self._gpu, columns)
+
+    def program(self, module: Any, knobs: Knobs) -> Any:
+        """See `spaces.templates.base.MakesPrograms`."""
+        schedule = new_schedule(module)
+        match = Match(module["main"], schedule, tidy_stages(schedule))
+        return write_product(match, self._product, knobs, self._gpu.multiprocessors)
+
+    def _over_shapes(self, knobs: Knobs) -> tuple[Product, Columns]:
+        c, columns = over_shapes(self._product.c, self._extents, knobs)
+        return self._product.of(c), columns
+
+
+def hopper_templates(task: Task, match: Match | None) -> list[Template]:
+    """The template of a task; empty where it is no product in halves, or its operands begin at
+    places that no tensor map can say."""
+    if match is None:
+        return []
+    found = None
+    extents, largest = extents_of_shapes(match, task.shapes)
+    with refusals(f"the template for products on Hopper, {task.name}"):
+        found = find_product(match, largest)
+    return [] if found is None else [HopperTemplate(found, gpu_of(task.target), extents)]
