@@ -13,7 +13,6 @@ import numpy as np
 from spaces.design_space.point import Point
 from spaces.features.knob_features import knob_vectors, shape_traits
 from spaces.features.vectors import Matrix
-from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.schedules import InvalidCandidate, new_schedule, task_module
 from spaces.templates.base import (
@@ -21,7 +20,6 @@ from spaces.templates.base import (
     Costs,
     HasTwins,
     Knobs,
-    MakesPrograms,
     PadsShapes,
     ShapedTemplate,
     Template,
@@ -178,16 +176,12 @@ class KnobSpace:
             InvalidCandidate: TVM refused them.
         """
         knobs = knobs_of(candidate) or {}
-        module, template = task_module(self._task.module), self._template
+        module = task_module(self._task.module)
         try:
-            if isinstance(template, MakesPrograms):
-                return new_schedule(tvm_compat.normalize(template.program(module, knobs)))
-            schedule = new_schedule(module)
-            template.apply(schedule, knobs)
+            return self._template.apply(new_schedule(module), knobs)
         except Exception as error:  # TVM raises whatever its C++ side threw
             note(error, f"a setting of {self.name}, {self._task.name}")
             raise InvalidCandidate(f"{self.name}: {first_line(error)}") from error
-        return schedule
 
     def _on_shapes(self, knobs: Knobs) -> OnShapes | None:
         """Predictions of a setting on each of the task's shapes; None for a task without shapes."""

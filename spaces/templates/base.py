@@ -58,8 +58,12 @@ class Template(HasChoices, Protocol):
         integers only, no lowering.
         """
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         """Carry the knobs out on a fresh schedule of the task's module.
+
+        Returns:
+            That schedule; or, from a template whose code no schedule says, an untouched one of the
+            program that the setting stands for.
 
         Raises:
             Exception: whatever TVM throws where a primitive does not apply.
@@ -102,18 +106,6 @@ class PadsShapes(Protocol):
     @property
     def shape_work(self) -> Costs:
         """Multiply-adds of each of the task's shapes, without padding."""
-
-
-@runtime_checkable
-class MakesPrograms(Protocol):
-    """A template that no schedule can say: its settings are programs of their own."""
-
-    def program(self, module: Any, knobs: Knobs) -> Any:
-        """The PrimFunc of a setting, of the parameters of a task's module.
-
-        Raises:
-            Exception: whatever TVM throws where the program is not of the template's form.
-        """
 
 
 @runtime_checkable

@@ -76,13 +76,14 @@ class PlainLoops:
         seconds = points * _STEP_S / (self._lanes if knobs["vectors"] else 1)
         return seconds / cores + _LAUNCH_S * (knobs["fused"] > 0)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         for block in tvm_compat.stage_blocks(schedule):
             readers = [schedule.get(reader) for reader in schedule.get_consumers(block)]
             if readers and not any(map(sums, [schedule.get(block), *readers])):
                 _inline(schedule, block)
         for block in tvm_compat.stage_blocks(schedule):
             _write(schedule, block, knobs, self._lanes)
+        return schedule
 
 
 def plain_loops(task: Task) -> Template | None:

@@ -117,8 +117,9 @@ class ContractionTemplate:
         shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         return knob_model.traits(shapes, self._cpu, columns)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         write_contraction(Unchecked(schedule), self._contraction, knobs)
+        return schedule
 
 
 def contraction_templates(task: Task, match: Match | None) -> list[Template]:

@@ -90,8 +90,9 @@ class GpuContractionTemplate:
         shapes, columns = over_shapes(self._contraction, self._extents, knobs)
         return knob_model.traits(shapes, self._roles, self._gpu, columns)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         write_gpu_contraction(Unchecked(schedule), self._contraction, self._roles, knobs)
+        return schedule
 
 
 def gpu_contraction_templates(task: Task, match: Match | None) -> list[Template]:

@@ -49,8 +49,9 @@ class Int8Template:
     def costs_s(self, columns: Columns) -> Costs:
         return knob_model.costs_s(self._products, self._cpu, columns)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         write_products(schedule, self._products, knobs)
+        return schedule
 
 
 def int8_templates(task: Task, match: Match | None) -> list[Template]:

@@ -108,8 +108,9 @@ class MemoryTemplate:
             return None
         return cost.cost_s(forms[knobs["keep"]], self._cpu, self._lanes, knobs)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         write_nests(schedule, knobs, self._lanes, self._values)
+        return schedule
 
 
 def memory_template(task: Task, *, tried: bool = True) -> MemoryTemplate | None:

@@ -16,7 +16,7 @@ from spaces.templates.tensor_cores.product import Product
 _LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
 """Cycles of a launch, of a stage until it is there, and of a stage's barriers."""
 _SUSTAINED = 0.8
-"""The share of the tensor cores' rate that a device keeps up, at the clock that its power allows."""
+"""The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
 _L2_BYTES, _SHARED_BYTES, _STORED_BYTES = 48.0, 128.0, 32.0
 """Bytes in a cycle of a multiprocessor: from the L2 cache, of shared memory, and of results."""
 _SECTORS = 2.0
@@ -88,9 +88,7 @@ def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
     cycles = np.maximum(cycles, streaming) + _LAUNCH_CYCLES
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * steps * tile.depth / wanted
-    return Estimate(
-        multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles
-    )
+    return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)
 
 
 def costs_s(product: Product, gpu: Gpu, columns: Columns) -> Costs:
@@ -153,4 +151,6 @@ def _count_moved(product: Product, gpu: Gpu, tile: k.Tile, a_tiles: Any, b_tiles
     across = np.minimum(_ceil(together, down), b_tiles)
     read = (down * tile.rows + across * tile.columns) * product.depth * k.ITEM
     turns = a_tiles * b_tiles * product.batch_extent / (down * across)
-    return np.where(once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read))
+    return np.where(
+        once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)
+    )

@@ -2,8 +2,8 @@
 Instructions", "cp.async.bulk.tensor", "mbarrier").
 
 The first warpgroup of a block copies tiles of both operands into stages of shared memory; each of
-the others multiplies rows of its own and stores them, with what the program does to its sums. Copies
-leave out what is beyond a tensor, so that nothing knows the edges of a shape but the stores.
+the others multiplies rows of its own and stores them, with what the program does to its sums.
+Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the stores.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def write_product(match: Match, product: Product, knobs: Knobs, multiprocessors:
         match: the program, tidied up.
         multiprocessors: of the device: the blocks of a persistent grid.
     """
-    from tvm.script.ir_builder import tirx as T
     from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
 
     tile = k.tile_of(knobs)
     with IRBuilder() as builder, T.prim_func():
@@ -83,7 +83,9 @@ class _Side:
 class _Writer:
     """Writes one program. A is the operand that gives the rows of instructions, B their columns."""
 
-    def __init__(self, T: Any, product: Product, tile: k.Tile, epilogue: Epilogue, main: Any) -> None:  # noqa: N803
+    def __init__(
+        self, T: Any, product: Product, tile: k.Tile, epilogue: Epilogue, main: Any
+    ) -> None:
         self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
         self._extents = [axis.dom.extent for axis in main.iter_vars]
         c = product.c
@@ -92,7 +94,9 @@ class _Writer:
         rows = (tile.rows, tile.columns)
         self._a, self._b = (self._side(*each) for each in zip(order, rows, parts, strict=True))
         self._steps = self._count(self._extents[product.reduction], tile.depth)
-        self._tiles = [self._count(self._size(side.operand), side.rows) for side in (self._a, self._b)]
+        self._tiles = [
+            self._count(self._size(side.operand), side.rows) for side in (self._a, self._b)
+        ]
         self._batches = self._int(multiply([self._extents[axis] for axis in product.batch]))
 
     def _int(self, size: Any) -> Any:
@@ -158,9 +162,7 @@ class _Writer:
             for size in sizes
         ]
         self._results.allocate(pool)
-        self._full, self._empty = (
-            pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2)
-        )
+        self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
@@ -198,9 +200,7 @@ class _Writer:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
             T.evaluate(
-                T.cuda.mbarrier_wait(
-                    self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1
-                )
+                T.cuda.mbarrier_wait(self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1)
             )
             full = self._full.ptr_to([stage])
             T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, T.uint32(tile.stage_bytes)))
@@ -227,7 +227,9 @@ class _Writer:
             where = to.ptr_to([stage, number * size])
             T.evaluate(load(where, side.map.address, *place, *places, full))
 
-    def _consume(self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]) -> None:
+    def _consume(
+        self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]
+    ) -> None:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // k.WARPGROUP - 1)
@@ -237,9 +239,7 @@ class _Writer:
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
-            T.evaluate(
-                T.cuda.mbarrier_wait(self._full.ptr_to([stage]), count // tile.stages % 2)
-            )
+            T.evaluate(T.cuda.mbarrier_wait(self._full.ptr_to([stage]), count // tile.stages % 2))
             self._multiply(consumer, stage, sums, words)
             T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
             with T.If(T.And(thread % k.WARPGROUP == 0, step > 0)), T.Then():
@@ -282,7 +282,7 @@ class _Writer:
                 T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
 
-    def _offset(self, side: _Side, lines: int, part: int, term: int) -> int:
+    def _offset(self, side: _Side, lines: int, part: int, term: int) -> Any:
         """Units of 16 bytes from the start of an operand's tile to what an instruction reads.
 
         Args:

@@ -81,10 +81,20 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
         return None
     buffers = [loads[0].source, loads[1].source, _result(match)]
     kind = str(buffers[0].dtype)
+    if not _starts_from_zero(match.main):
+        return None
     if kind not in _KINDS or str(buffers[1].dtype) != kind:
         return None
     ways = (_read(c, kind, buffers) for c in describe(match, values))
     return next((way for way in ways if way is not None), None)
+
+
+def _starts_from_zero(block: Any) -> bool:
+    """Whether sums begin at zero, and not with a bias."""
+    from tvm.tirx import FloatImm
+
+    first = getattr(block.init, "value", None)
+    return isinstance(first, FloatImm) and float(first.value) == 0.0
 
 
 def _result(match: Match) -> Any:

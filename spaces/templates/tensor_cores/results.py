@@ -30,7 +30,7 @@ class Results:
 
     def __init__(
         self,
-        T: Any,  # noqa: N803 - its usual name
+        T: Any,
         product: Product,
         tile: k.Tile,
         epilogue: Epilogue,
@@ -49,6 +49,7 @@ class Results:
         self._item = product.out_bits // 8
         groups = [product.tiled(side) for side in self._sides]
         self._by_rows = product.out_dense in groups[0]
+        self._lines: int
         dense, self._lines = (k.ROWS, tile.columns) if self._by_rows else (tile.columns, k.ROWS)
         self._line_bytes = gcd(dense * self._item, k.LINE_BYTES)
         self._line = self._line_bytes // self._item
@@ -171,6 +172,8 @@ class Results:
             for piece in range(size // (self._line * self._lines)):
                 dense, line = first if self._by_rows else first[::-1]
                 place = (dense + piece * self._line, line)
-                where = self._room.ptr_to([consumer, part * size + piece * self._line * self._lines])
+                where = self._room.ptr_to(
+                    [consumer, part * size + piece * self._line * self._lines]
+                )
                 T.evaluate(store(self._map.address, *place, *others, where))
         T.evaluate(T.ptx["cp.async.bulk.commit_group"]())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
 from spaces.ir.schedules import new_schedule
 from spaces.targets.gpu import Gpu, gpu_of
@@ -72,11 +73,10 @@ class HopperTemplate:
         product, columns = self._over_shapes(knobs)
         return costs.traits(product, self._gpu, columns)
 
-    def program(self, module: Any, knobs: Knobs) -> Any:
-        """See `spaces.templates.base.MakesPrograms`."""
-        schedule = new_schedule(module)
-        match = Match(module["main"], schedule, tidy_stages(schedule))
-        return write_product(match, self._product, knobs, self._gpu.multiprocessors)
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
+        match = Match(schedule.mod["main"], schedule, tidy_stages(schedule))
+        program = write_product(match, self._product, knobs, self._gpu.multiprocessors)
+        return new_schedule(tvm_compat.normalize(program))
 
     def _over_shapes(self, knobs: Knobs) -> tuple[Product, Columns]:
         c, columns = over_shapes(self._product.c, self._extents, knobs)

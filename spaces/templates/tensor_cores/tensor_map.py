@@ -24,7 +24,7 @@ class TensorMap:
 
     def __init__(
         self,
-        T: Any,  # noqa: N803 - its usual name
+        T: Any,
         tensor: Any,
         kind: str,
         item_bytes: int,

@@ -36,12 +36,13 @@ class Splits:
     def costs_s(self, columns: Columns) -> Costs:
         return np.where(columns["by"] < 16, 1.0 / columns["by"], np.inf)
 
-    def apply(self, schedule: Any, knobs: Knobs) -> None:
+    def apply(self, schedule: Any, knobs: Knobs) -> Any:
         if knobs["by"] == 2:
             raise Unsuitable("two is refused\nsecond line")
         (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
         loop = schedule.get_loops(block)[0]
         schedule.split(loop, [None, knobs["by"]])
+        return schedule
 
 
 @pytest.fixture(scope="module")
