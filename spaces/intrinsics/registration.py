@@ -103,7 +103,8 @@ def _register_cached(family: str, cache_dir: Path) -> None:
     for name, (description, implementation) in saved.items():
         TensorIntrin.register(str(name), description, implementation, override=True)
     for index_map, lanes in _INDEX_MAPS.items():
-        tvm_ffi.register_global_func(index_map, lanes)
+        # TVM's module may have been imported before, as dlight does.
+        tvm_ffi.register_global_func(index_map, lanes, override=True)
     _may_come_again(frozenset(map(str, saved)))
 
 

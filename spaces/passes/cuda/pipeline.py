@@ -99,7 +99,7 @@ def cuda_pipeline() -> str:
             if watch.uneven:
                 with _with_config(config):
                     lowered = passes(without_copies_ahead(module, watch.uneven))
-            return without_empty_grids(lowered)
+            return lowered
 
         def retype(function: Any, _module: Any, _context: Any) -> Any:
             return retype_pointers(function)
@@ -108,7 +108,8 @@ def cuda_pipeline() -> str:
             return narrow_stores(function)
 
         def lower_all(module: Any, context: Any) -> Any:
-            return lower_apart(module, lambda scheduled: lower(scheduled, context))
+            lowered = lower_apart(module, lambda scheduled: lower(scheduled, context))
+            return without_empty_grids(lowered)
 
         first = module_pass(lower_all, opt_level=0, name="LowerForCuda")
         typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")

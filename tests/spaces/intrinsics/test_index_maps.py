@@ -31,3 +31,18 @@ def test_index_maps_are_registered_with_the_intrinsics_and_are_tvm_s() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_intrinsics_are_registered_where_tvm_s_own_module_was_imported_before() -> None:
+    program = """
+from spaces.intrinsics.registration import register_intrinsics, stub_intrinsics
+stub_intrinsics()
+import tvm.s_tir.tensor_intrin.cuda
+register_intrinsics("cuda")
+register_intrinsics("cuda")
+"""
+    for _ in range(2):  # the first may have no parsed intrinsics at hand
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
