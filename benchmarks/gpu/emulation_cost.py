@@ -25,7 +25,9 @@ from benchmarks.machine import about, spent_cpu_s
 from tuner.files.atomic import write_bytes
 
 _SIZE = 256
-_EMULATED = '{"kind":"cuda","arch":"sm_90"}'
+_EMULATED = '{"kind":"cuda","arch":"sm_80"}'
+_HOPPER = '{"kind":"cuda","arch":"sm_90a"}'
+
 
 Build = Callable[[], Callable[..., object]]
 
@@ -70,20 +72,19 @@ def drawn_builds(dtype: str, count: int) -> Iterator[Build]:
 
 
 def build_hopper() -> Callable[..., object]:
-    """The program for Hopper."""
-    import tvm
+    """The best predicted setting of the template for Hopper."""
+    from spaces.codegen.artifact import build_artifact, load_kernel
+    from spaces.design_space.knob_space import KnobSpace
+    from spaces.targets.target import emulate_target
+    from spaces.templates.registry import templates_of
+    from tuner.candidate import of_knobs
 
-    from spaces.emulation.host_code import register_host_pipeline
-    from spaces.emulation.library import on_emulated
-    from tests.spaces.emulation import hopper
-
-    target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
-    module = tvm.IRModule({"main": hopper.product(_SIZE, _SIZE, _SIZE, columns=_SIZE)})
-    with target:
-        library = tvm.compile(
-            module, target=target, tir_pipeline=register_host_pipeline("tirx")
-        ).mod
-    kernel: Callable[..., object] = on_emulated(library, target)["main"]
+    target = emulate_target(_HOPPER)
+    task = Workload("product", "product", (_SIZE, _SIZE, _SIZE), "float16").task(target)
+    (template,) = templates_of(task)
+    space = KnobSpace(task, template)
+    module = space.write(of_knobs(space.ranked[0], space.name)).mod
+    kernel: Callable[..., object] = load_kernel(build_artifact(module, target)).module["main"]
     return kernel
 
 

@@ -39,6 +39,7 @@ class Workload:
 
     def draw(self, target: str, count: int) -> Iterator[Any]:
         """Scheduled modules of so many points of the product's own space, in a fixed order."""
+        from spaces.design_space.realize import realize
         from spaces.design_space.task_space import TaskSpace
         from spaces.ir.schedules import InvalidCandidate
         from tuner.candidate import Draft
@@ -49,7 +50,8 @@ class Workload:
             if found == count:
                 return
             with suppress(InvalidCandidate):
-                yield space.realize_draft(Draft(task.key, seed, 1 + seed, None)).schedule.mod
+                point = space.realize_draft(Draft(task.key, seed, 1 + seed, None))
+                yield realize(task, point.candidate).mod
                 found += 1
 
     @property

@@ -19,7 +19,7 @@ from tuner.candidate import Draft
 
 pytestmark = pytest.mark.tvm
 
-TARGET = emulate_target('{"kind":"cuda","arch":"sm_90"}')
+TARGET = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 
 
 def drawn(workload: Workload) -> Any:

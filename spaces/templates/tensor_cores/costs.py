@@ -21,6 +21,8 @@ _L2_BYTES, _SHARED_BYTES, _STORED_BYTES = 48.0, 128.0, 32.0
 """Bytes in a cycle of a multiprocessor: from the L2 cache, of shared memory, and of results."""
 _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
+_ALONE = 0.1
+"""The share of work and of memory's time that does not overlap with the other."""
 _MANY_SUMS = 48
 _KEPT = 0.8
 """The share of the L2 cache that operands have."""
@@ -85,7 +87,8 @@ def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
     cycles = waves * (steps * step + storing / resident + _FILL_CYCLES / hidden)
     moved = _count_moved(product, gpu, tile, a_tiles, b_tiles)
     streaming = moved / gpu.memory_bytes_per_cycle
-    cycles = np.maximum(cycles, streaming) + _LAUNCH_CYCLES
+    alone = _ALONE * np.minimum(cycles, streaming)
+    cycles = np.maximum(cycles, streaming) + alone + _LAUNCH_CYCLES
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * steps * tile.depth / wanted
     return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)

@@ -16,10 +16,16 @@ from spaces.templates.base import Knobs
 from spaces.templates.contraction.match import Match
 from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.layout import Dimension, multiply, read_dimensions
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tensor_map import TensorMap
+from spaces.templates.tensor_cores.tensor_map import (
+    SWIZZLES,
+    UNIT,
+    Dimension,
+    encode_map,
+    multiply,
+    read_dimensions,
+)
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, {1: 232, 2: 232, 3: 152}
@@ -33,11 +39,9 @@ static __device__ __forceinline__ void {_KEEP}(float& sum) {{
 """Code that nvcc cannot read a sum above: else it moves reads above the wait for the last products,
 and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of the sum."""
 _KINDS = {"float16": "f16", "bfloat16": "bf16"}
-_SWIZZLE = 3
-"""Of lines of 128 bytes, as tensor maps and matrix descriptors number them."""
-_UNIT = 16
-_PATTERN = k.PATTERN_BYTES // _UNIT
-"""Bytes of what matrix descriptors count, and so many from eight lines to the next eight."""
+_SWIZZLE = SWIZZLES[k.LINE_BYTES]
+"""Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
+_PATTERN = k.PATTERN_BYTES // UNIT
 
 
 def write_product(match: Match, product: Product, knobs: Knobs, multiprocessors: int) -> Any:
@@ -67,8 +71,10 @@ class _Side:
     """One operand.
 
     Attributes:
-        dimensions: of its tensor, the dense one first.
-        rows: of its tile, or columns; `part` those of one copy along them.
+        turned: whether its rows, or columns, are dense.
+        dimensions: of its tensor, the dense one first; `batch` the axes of those after the second.
+        rows: of its tile, or columns; `part` those of one copy.
+        map: the address of its tensor map.
     """
 
     operand: int
@@ -77,7 +83,7 @@ class _Side:
     batch: tuple[int, ...]
     rows: int
     part: int
-    map: TensorMap
+    map: Any
 
 
 class _Writer:
@@ -120,7 +126,7 @@ class _Writer:
         tensor = self._epilogue.operands[operand]
         found = read_dimensions(tensor, dims, [*first, *((axis,) for axis in batch)])
         box = [k.LINE, tile.depth if turned else part]
-        map_ = TensorMap(T, tensor, product.kind, k.ITEM, found, box, _SWIZZLE)
+        map_ = encode_map(T, tensor, found, box)
         return _Side(operand, turned, found, batch, rows, part, map_)
 
     def write(self, multiprocessors: int) -> None:
@@ -225,7 +231,7 @@ class _Writer:
         load = T.ptx[_LOAD.format(len(side.dimensions))]
         for number, place in enumerate(pieces):
             where = to.ptr_to([stage, number * size])
-            T.evaluate(load(where, side.map.address, *place, *places, full))
+            T.evaluate(load(where, side.map, *place, *places, full))
 
     def _consume(
         self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]
@@ -268,7 +274,7 @@ class _Writer:
         for side, word, buffer, first in zip(
             (self._a, self._b), words, self._stages, firsts, strict=True
         ):
-            leading = tile.depth * k.LINE_BYTES // _UNIT if side.turned else 1
+            leading = tile.depth * k.LINE_BYTES // UNIT if side.turned else 1
             where = buffer.ptr_to([stage, first])
             describe = T.cuda.wgmma.encode_matrix_descriptor
             T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
@@ -290,6 +296,6 @@ class _Writer:
         """
         if side.turned:
             lines_before = part * self._tile.depth + term
-            return lines_before * k.LINE_BYTES // _UNIT
+            return lines_before * k.LINE_BYTES // UNIT
         lines_before = term // k.LINE * lines + part * k.ROWS
-        return (lines_before * k.LINE_BYTES + term % k.LINE * k.ITEM) // _UNIT
+        return (lines_before * k.LINE_BYTES + term % k.LINE * k.ITEM) // UNIT

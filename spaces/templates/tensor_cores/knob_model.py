@@ -86,11 +86,14 @@ class Tile:
 
 def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
+    columns: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+    if all(product.turned):
+        columns = tuple(number for number in columns if _fills_lines(number))
     return {
         SWAP: (0, 1),
         CONSUMERS: (1, 2, 3),
         PARTS: (1, 2),
-        COLUMNS: (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256),
+        COLUMNS: columns,
         DEPTH: (64, 128),
         STAGES: (3, 4, 5, 6, 8),
         GROUP: (1, 2, 4, 8, 16),
@@ -117,7 +120,11 @@ def feasible(product: Product, gpu: Gpu, columns: Columns) -> npt.NDArray[np.boo
     tile = tile_of(columns)
     good = tile.sums + OTHER_REGISTERS <= launch_registers(gpu, tile.threads)
     good &= tile.shared_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
-    # Dense columns of B lie in whole lines.
     swapped, straight = (product.turned[o] for o in (product.c.rows_of, product.c.columns_of))
-    good &= ~np.where(tile.swap, swapped, straight) | (tile.columns % LINE == 0)
+    good &= ~np.where(tile.swap, swapped, straight) | _fills_lines(tile.columns)
     return np.asarray(good, dtype=np.bool_)
+
+
+def _fills_lines(columns: Any) -> Any:
+    """Whether columns that are dense in B lie in whole lines."""
+    return columns % LINE == 0

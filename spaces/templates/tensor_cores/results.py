@@ -8,13 +8,10 @@ from typing import Any
 
 from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.layout import multiply, read_dimensions
 from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.tensor_map import SWIZZLES, TensorMap
+from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, multiply, read_dimensions
 
 _STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"
-_UNIT = 16
-"""Bytes that a swizzle keeps together."""
 
 
 class Results:
@@ -57,10 +54,8 @@ class Results:
         dims = [axis.out_dim for axis in product.c.axes]
         tensor = self._epilogue.result
         found = read_dimensions(tensor, dims, [*order, *((axis,) for axis in product.batch)])
-        box, swizzle = [self._line, self._lines], SWIZZLES[self._line_bytes]
         self._rank = len(found)
-        kind = str(tensor.dtype)
-        self._map = TensorMap(self._t, tensor, kind, self._item, found, box, swizzle)
+        self._map = encode_map(self._t, tensor, found, [self._line, self._lines])
 
     def allocate(self, pool: Any) -> None:
         """Make room for the tiles of all consumers."""
@@ -137,8 +132,8 @@ class Results:
             return
         dense, line = inside if self._by_rows else inside[::-1]
         # Lines of a piece, one piece behind the other; units change places by the line's number.
-        units = self._line_bytes // _UNIT
-        each = _UNIT // self._item
+        units = self._line_bytes // UNIT
+        each = UNIT // self._item
         place = dense % self._line
         unit = (place // each) ^ (line * units // 8 % units)
         piece = dense // self._line * self._lines + line
@@ -175,5 +170,5 @@ class Results:
                 where = self._room.ptr_to(
                     [consumer, part * size + piece * self._line * self._lines]
                 )
-                T.evaluate(store(self._map.address, *place, *others, where))
+                T.evaluate(store(self._map, *place, *others, where))
         T.evaluate(T.ptx["cp.async.bulk.commit_group"]())

@@ -1,50 +1,88 @@
-"""Tensor maps: what copies of tiles know of a tensor in global memory."""
+"""Tensor maps: what copies of tiles know of a tensor in global memory (CUDA driver API, "Tensor Map
+Object Managment")."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from spaces.templates.tensor_cores.layout import Dimension
+from spaces.ir import tvm_compat
 
 _ENCODE = "runtime.cuTensorMapEncodeTiled"
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 """The driver's numbers of the patterns for lines of so many bytes."""
+UNIT = 16
+"""Bytes that strides are multiples of, and that swizzles keep together."""
 
-_UNIT = 16
-"""Bytes that strides are multiples of."""
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a tensor map.
+
+    Attributes:
+        axes: of the contraction, fused, outer to inner; none where it has one element.
+        size: in elements, a number or an expression; `stride` from one to the next.
+    """
+
+    axes: tuple[int, ...]
+    size: Any
+    stride: Any
 
 
-class TensorMap:
-    """A map that the host makes before a launch.
+def read_dimensions(
+    buffer: Any, dims: Sequence[int | None], groups: Sequence[tuple[int, ...]]
+) -> tuple[Dimension, ...]:
+    """The dimensions of a buffer.
+
+    Args:
+        dims: for each axis the dimension of the buffer that it is the index of.
+        groups: axes, each group one dimension; the dense one first.
+    """
+    sizes = [*buffer.shape]
+    found = []
+    for axes in groups:
+        own = [dim for axis in axes if (dim := dims[axis]) is not None]
+        if own:
+            size = multiply([sizes[dim] for dim in own])
+            found.append(Dimension(axes, size, multiply(sizes[own[-1] + 1 :])))
+        else:
+            found.append(Dimension((), 1, found[0].size if found else 1))
+    return tuple(found)
+
+
+def multiply(sizes: Sequence[Any]) -> Any:
+    """The product of sizes, a number where all are known."""
+    known = [tvm_compat.as_int(size) for size in sizes]
+    found: Any = prod(size for size in known if size is not None)
+    for size, number in zip(sizes, known, strict=True):
+        if number is None:
+            found = size * found
+    return found
+
+
+def encode_map(T: Any, tensor: Any, dimensions: Sequence[Dimension], box: Sequence[int]) -> Any:
+    """Have the host make a map before a launch. Returns its address.
 
     Args:
         T: TVM's script.
         dimensions: of the tensor, the dense one first.
-        box: elements of a tile along the first two; of the others it has one.
-        swizzle: by the driver's number.
+        box: elements of a tile along the first two, the first a line as wide as a swizzle; of the
+            others it has one.
     """
-
-    def __init__(
-        self,
-        T: Any,
-        tensor: Any,
-        kind: str,
-        item_bytes: int,
-        dimensions: Sequence[Dimension],
-        box: Sequence[int],
-        swizzle: int,
-    ) -> None:
-        place = T.Bind(T.tvm_stack_alloca("tensormap", 1), T.handle("tensormap"))
-        # The driver refuses a size of zero, with which nothing is launched.
-        sizes = [_at_least(T, 1, dimension.size) for dimension in dimensions]
-        strides = [_at_least(T, _UNIT, d.stride * item_bytes) for d in dimensions[1:]]
-        boxes = [*box, *(1 for _ in sizes[2:])]
-        ones = [1 for _ in sizes]
-        rank = len(sizes)
-        numbers = [*sizes, *strides, *boxes, *ones, 0, swizzle, 0, 0]
-        T.evaluate(T.call_packed(_ENCODE, place, kind, rank, tensor.data, *numbers))
-        self.address = T.address_of(place)
+    kind = str(tensor.dtype)
+    item = tvm_compat.element_bits(kind) // 8
+    place = T.Bind(T.tvm_stack_alloca("tensormap", 1), T.handle("tensormap"))
+    # The driver refuses a size of zero, with which nothing is launched.
+    sizes = [_at_least(T, 1, dimension.size) for dimension in dimensions]
+    strides = [_at_least(T, UNIT, d.stride * item) for d in dimensions[1:]]
+    boxes = [*box, *(1 for _ in sizes[2:])]
+    ones = [1 for _ in sizes]
+    last = [0, SWIZZLES[box[0] * item], 0, 0]
+    numbers = [len(sizes), tensor.data, *sizes, *strides, *boxes, *ones, *last]
+    T.evaluate(T.call_packed(_ENCODE, place, kind, *numbers))
+    return T.address_of(place)
 
 
 def _at_least(T: Any, least: int, size: Any) -> Any:

@@ -25,8 +25,8 @@ class Program(Enum):
 
     TILED: a float32 product of the template for symbolic dimensions, in shared memory.
     STAGED: a product by TVM's rules whose stages come by `cp.async`.
-    HOPPER: `tirx_gemm`: TMA, mbarriers, wgmma, warps with roles.
-    STORED: threads fill a tile in shared memory, and TMA stores it.
+    HOPPER: a product of the template for Hopper: TMA, mbarriers, wgmma, warps with roles.
+    STORED: the same; threads fill a tile in shared memory with results, and TMA stores it.
     """
 
     TILED = "tiled"

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 
+from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.trace_space import TraceSpace
 from spaces.emulation.buffers import call_zoned
 from spaces.emulation.compile import compile_kernels
@@ -23,11 +25,13 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.target import emulate_target, parse_target
+from spaces.templates.registry import templates_of
+from spaces.templates.tensor_cores import tensor_map
 from tests.contracts.programs import write_down
-from tests.spaces.emulation import hopper
 from tests.spaces.emulation.planted_faults import Program
 from tests.spaces.templates.gpu import test_gpu_contraction as contraction
-from tuner.candidate import Draft
+from tests.spaces.templates.tensor_cores import products
+from tuner.candidate import Draft, of_knobs
 from tuner.task import Task
 
 Array = npt.NDArray[Any]
@@ -37,6 +41,16 @@ EMULATED = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 DEADLINE_S = 20.0
 _SIZES = (328, 168, 328)
 """Of the product for Hopper: more than two and a half tiles, six steps of its four stages."""
+_KNOBS = {
+    "swap": 0,
+    "consumers": 2,
+    "parts": 1,
+    "columns": 64,
+    "depth": 64,
+    "stages": 4,
+    "group": 1,
+    "persistent": 0,
+}
 _TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 2e-2}
 _ASYNC = {"tirx.use_async_copy": 1}
 
@@ -92,7 +106,8 @@ def faulty(program: Program, edit: str) -> tuple[Made, Edit | None]:
     """A program and the edit of its source that plants a fault; for a fault of host code, the
     program with it, and no edit."""
     if edit == "map_without_swizzle":
-        return product_of(*_SIZES, map_swizzle=0), None
+        with patch.dict(tensor_map.SWIZZLES, {128: 0}):
+            return _hopper(staged=0), None
     return made(program), EDITS[edit]
 
 
@@ -168,32 +183,24 @@ def _drawn(task: Task, number: int = 60) -> Any:
             continue
 
 
-def _of_tirx(function: Any) -> tuple[Any, Any]:
-    import tvm
-
-    target = tvm.target.Target(hopper.TARGET, host=tvm.target.Target({"kind": "llvm"}))
-    return compiled(tvm.IRModule({"main": function}), target, cuda_pipeline()), target
-
-
-def product_of(m: int, n: int, k: int, *, dtype: str = "float16", **options: int) -> Made:
-    """The product of `tests.spaces.emulation.hopper`."""
-    library, target = _of_tirx(hopper.product(m, n, k, dtype=dtype, **options))
-    a, b, c = _operands(((m, k), (n, k), (m, n)), dtype)
+def _hopper(*, staged: int) -> Made:
+    """A product by the template for Hopper, with its results stored by threads or as tiles."""
+    m, n, k = _SIZES
+    task = products.task_for("NT", products.Sizes(m, n, k))
+    (template,) = templates_of(task)
+    knobs = _KNOBS | {"staged": staged}
+    module = KnobSpace(task, template).write(of_knobs(knobs, template.name)).mod
+    target = parse_target(task.target)
+    library = compiled(module, target, cuda_pipeline())
+    a, b, c = _operands(((m, k), (n, k), (m, n)), "float16")
     return _parts(library, target, (a, b, c), _exact(a, b.T))
-
-
-def _stored() -> Made:
-    m, n = 70, 168
-    library, target = _of_tirx(hopper.copy(m, n))
-    a, b = _operands(((m, n), (m, n)), "float16")
-    return _parts(library, target, (a, b), 2 * a.astype("float64"))
 
 
 _MAKERS: Mapping[Program, Callable[[], Made]] = {
     Program.TILED: _tiled,
     Program.STAGED: _staged,
-    Program.HOPPER: lambda: product_of(*_SIZES),
-    Program.STORED: _stored,
+    Program.HOPPER: lambda: _hopper(staged=0),
+    Program.STORED: lambda: _hopper(staged=1),
 }
 
 

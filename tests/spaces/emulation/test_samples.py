@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from spaces.templates.gpu.knob_model import block_of
-from tests.spaces.emulation import knob_samples, rule_samples
+from tests.spaces.emulation import knob_samples, product_samples, rule_samples
 from tests.spaces.emulation.samples import Sample, rare, wrong
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
+_LONG = (pytest.mark.long, pytest.mark.timeout(1800))
 _IN_ALL = {"convolution", "float16 in float32", "softmax", "all symbolic"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
 _WIDTHS = "of (1, 2, 3, 4, 8, 16)"
@@ -29,9 +30,8 @@ _SMALL = {"activation": 6}
 
 def cases(names: Collection[str]) -> list[Any]:
     """Each program with few samples and with many."""
-    long = (pytest.mark.long, pytest.mark.timeout(1800))
     few = [pytest.param(n, _FEW, marks=() if n in _IN_ALL else pytest.mark.long) for n in names]
-    return [*few, *(pytest.param(name, _MANY, marks=long) for name in names)]
+    return [*few, *(pytest.param(name, _MANY, marks=_LONG) for name in names)]
 
 
 @pytest.mark.parametrize(("name", "number"), cases(rule_samples.PROGRAMS))
@@ -80,3 +80,13 @@ def test_sizes_are_of_two_and_a_half_tiles_and_more_and_no_multiples(name: str) 
         if name != knob_samples.WHOLE:
             tiled += [(sizes.columns, block.columns), (sizes.depth, block.depth)]
         assert all(size % tile for size, tile in tiled if tile > 1), knobs
+
+
+@pytest.mark.parametrize("number", [5, pytest.param(_MANY, marks=_LONG)])
+def test_samples_of_the_template_for_hopper_are_right_in_every_layout(number: int) -> None:
+    drawn = list(product_samples.drawn(number))
+    assert len({sample.settings for sample in drawn}) == number
+    if number == _MANY:
+        values = (value for sample in drawn for value in sample.values)
+        assert rare(values, product_samples.values_of()) == {}
+    assert wrong(drawn) == {}

@@ -1,0 +1,184 @@
+"""The template for products on Hopper: what it takes, what it writes, and what it is estimated to
+take."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces.codegen.cuda.compile import compile_cuda
+from spaces.design_space.knob_space import KnobSpace
+from spaces.design_space.task_space import TaskSpace
+from spaces.passes.cuda.pipeline import cuda_pipeline
+from spaces.targets.gpu import gpu_of
+from spaces.targets.target import emulate_target, parse_target
+from spaces.templates.base import Knobs, every, setting
+from spaces.templates.registry import templates_of
+from spaces.templates.tensor_cores import knob_model
+from tests.needed import needs_nvcc
+from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, matmul, task_for
+from tuner.candidate import Draft, of_knobs
+from tuner.task import Task
+
+pytestmark = pytest.mark.tvm
+
+AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
+LARGE = (Sizes(4096, 4096, 4096), Sizes(1000, 3000, 776))
+
+
+def space_of(task: Task) -> KnobSpace:
+    (template,) = templates_of(task)
+    return KnobSpace(task, template)
+
+
+def best(space: KnobSpace, **wanted: int) -> Knobs:
+    """The setting with the lowest estimate of those with some values."""
+    return next(s for s in space.ranked if wanted.items() <= s.items())
+
+
+def compile_setting(space: KnobSpace, knobs: Knobs) -> Any:
+    """The library of a setting, with its source."""
+    import tvm
+
+    module = space.write(of_knobs(knobs, space.name)).mod
+    target = parse_target(HOPPER)
+    with target:
+        return tvm.compile(module, target=target, tir_pipeline=cuda_pipeline()).mod
+
+
+# ---- what it takes
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_products_of_halves_in_any_layout_have_it(name: str) -> None:
+    for sizes in PROGRAMS[name][1]:
+        assert space_of(task_for(name, sizes)).name.startswith("kernel:hopper-product-")
+
+
+@pytest.mark.parametrize(
+    "sizes", [Sizes(64, 1001, 72), Sizes(64, 1000, 77)], ids=["columns", "terms"]
+)
+def test_rows_that_begin_at_odd_places_are_left_to_the_rules(sizes: Sizes) -> None:
+    assert templates_of(task_for("NN" if sizes.n % 8 else "NT", sizes)) == []
+
+
+def test_sums_that_begin_with_a_bias_are_left_to_the_rules() -> None:
+    from tvm.script import from_source
+
+    text = matmul(Sizes(64, 64, 64)).script()
+    biased = text.replace("= T.float32(0.0)", "= T.float32(1.0)")
+    assert biased != text
+    assert templates_of(_task(from_source(biased))) == []
+
+
+def test_devices_without_its_instructions_have_it_not() -> None:
+    assert templates_of(task_for("NT", Sizes(64, 64, 64), AMPERE)) == []
+
+
+def _task(program: Any) -> Task:
+    from spaces.lowering.extract_tasks import task_of
+
+    return task_of(program, HOPPER, name="product")
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize("name", ["NT", "TT", "open rows"])
+def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) -> None:
+    space = space_of(task_for(name, PROGRAMS[name][1][0]))
+    columns = every(space.template)
+    feasible = np.isfinite(space.template.costs_s(columns))
+    for knob, values in space.template.choices.items():
+        assert {*columns[knob][feasible].tolist()} == {*values}
+    gpu = gpu_of(HOPPER)
+    for row in np.flatnonzero(feasible)[::50]:
+        tile = knob_model.tile_of(setting(columns, int(row)))
+        assert tile.shared_bytes(32) <= gpu.dynamic_shared_bytes
+        assert tile.sums < gpu.registers // tile.threads
+
+
+def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
+    space = TaskSpace(task_for("NT", Sizes(200, 136, 72)))
+    spaces = {space.realize_draft(Draft("t", seed, seed)).candidate.space for seed in range(20)}
+    assert "kernel:hopper-product-1" in spaces
+
+
+def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -> None:
+    least = {}
+    for m in (64, 512, 4096):
+        space = space_of(task_for("NT", Sizes(m, 4096, 4096)))
+        least[m] = space.least_s
+    assert least[64] < least[512] < least[4096]
+    chosen = best(space_of(task_for("NT", LARGE[0])))
+    tile = knob_model.tile_of(chosen)
+    assert tile.rows * tile.columns >= 128 * 128
+    few = knob_model.tile_of(best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
+    assert few.swap
+    assert few.columns <= 32
+
+
+def test_no_estimate_is_below_what_tensor_cores_and_memory_take() -> None:
+    gpu = gpu_of(HOPPER)
+    for sizes in LARGE:
+        operations = 2 * int(sizes.m) * sizes.n * sizes.k
+        moved = 2 * (int(sizes.m) * sizes.k + sizes.n * sizes.k + int(sizes.m) * sizes.n)
+        least_s = max(
+            operations / (gpu.tensor_operations * gpu.multiprocessors * gpu.hertz),
+            moved / (gpu.numbers.gigabytes_per_s * 1e9),
+        )
+        assert space_of(task_for("NT", sizes)).least_s > least_s
+
+
+# ---- what the compiler makes of it
+
+
+@needs_nvcc
+@pytest.mark.parametrize("sizes", LARGE, ids=str)
+@pytest.mark.parametrize("name", ["NT", "NN"])
+def test_the_best_predicted_are_products_of_warpgroups_on_copied_tiles(
+    name: str, sizes: Sizes, tmp_path: Path
+) -> None:
+    space = space_of(task_for(name, sizes))
+    source = compile_setting(space, space.ranked[0]).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, "sm_90a")
+    assert all(use.stack_bytes == use.spill_store_bytes == 0 for use in code.uses.values())
+    assembly = disassemble(code.binary, tmp_path)
+    assert re.findall(r"HGMMA\.64x\d+x16\.F32", assembly)
+    assert "UTMALDG" in assembly
+    assert "HMMA.1688" not in assembly
+    assert space.ranked[0]["stages"] >= 3
+
+
+@needs_nvcc
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("consumers", [1, 2, 3])
+def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(
+    consumers: int, parts: int, tmp_path: Path
+) -> None:
+    """The compiler's own order, which no emulation sees: it once moved the wait below the reads,
+    and it waits after each product where it cannot tell which sums are ready."""
+    space = space_of(task_for("NT", LARGE[0]))
+    knobs = best(space, consumers=consumers, parts=parts, staged=0, persistent=0)
+    source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
+    assembly = disassemble(compile_cuda(source, "sm_90a").binary, tmp_path)
+    order = re.findall(r"WARPGROUP.ARRIVE|HGMMA|DEPBAR\.LE gsb0, 0x[01]|F2FP", assembly)
+    products, waits, reads = (
+        [place for place, word in enumerate(order) if re.search(kind, word)]
+        for kind in ("HGMMA", "0x0", "F2FP")
+    )
+    stages = order.count("WARPGROUP.ARRIVE")  # the first one may be apart
+    assert len(products) == stages * parts * knobs["depth"] // knob_model.TERMS
+    assert len(waits) == 1
+    assert products[-1] < waits[0] < reads[0]
+
+
+def disassemble(binary: bytes, folder: Path) -> str:
+    file = folder / "k.cubin"
+    file.write_bytes(binary)
+    return subprocess.check_output(["cuobjdump", "-sass", str(file)], text=True, timeout=60)
