@@ -27,6 +27,7 @@ from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
+    broadcast_infinities,
     move_biases_into_batch_norms,
     multiply_powers,
 )
@@ -125,7 +126,8 @@ def _prepare(module: Any) -> Any:
     tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
-    prepared = merged(move_biases_into_batch_norms(bound_indices(multiply_powers(tidy(module)))))
+    plain = multiply_powers(broadcast_infinities(tidy(module)))
+    prepared = merged(move_biases_into_batch_norms(bound_indices(plain)))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(fold(prepared))
     return tidy(without_idle_taps(without_transposed(prepared)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,22 @@ def multiply_powers(module: Any) -> Any:
         return products.get(float(numbers.item()), call)
 
     return with_weighted_calls(module, "relax.power", multiplied)
+
+
+def broadcast_infinities(module: Any) -> Any:
+    """Turn tensors full of infinities, or of what is no number, into one that is broadcast: TVM
+    cannot write a program of the former."""
+
+    def broadcast(call: Any, shape: Any, value: Any) -> Any:
+        from tvm import relax
+
+        number = float(value.value.numpy())
+        if math.isfinite(number):
+            return call
+        constant = relax.const(number, str(call.ty.dtype))
+        return relax.op.broadcast_to(constant, shape)
+
+    return with_weighted_calls(module, "relax.full", broadcast)
 
 
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:

@@ -32,12 +32,12 @@ _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, {1: 232, 2: 232, 3: 152}
 """Of a thread once warpgroups have given theirs away; the second by the number of consumers."""
 _KEEP = "keep_below_wait"
 _KEEP_CODE = f"""
-static __device__ __forceinline__ void {_KEEP}(float& sum) {{
-  asm volatile("" : "+f"(sum) :: "memory");
+template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&... sums) {{
+  ([&] {{ asm volatile("" : "+f"(sums) :: "memory"); }}(), ...);
 }}
 """
-"""Code that nvcc cannot read a sum above: else it moves reads above the wait for the last products,
-and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of the sum."""
+"""Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
+and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum."""
 _KINDS = {"float16": "f16", "bfloat16": "bf16"}
 _SWIZZLE = SWIZZLES[k.LINE_BYTES]
 """Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
@@ -251,8 +251,8 @@ class _Writer:
             with T.If(T.And(thread % k.WARPGROUP == 0, step > 0)), T.Then():
                 self._free(count - 1)
         T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(0))
-        for i in range(tile.sums):
-            T.evaluate(T.cuda.func_call(_KEEP, sums[i], source_code=_KEEP_CODE))
+        kept = [sums[i] for i in range(tile.sums)]
+        T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
         with T.If(thread % k.WARPGROUP == 0), T.Then():
             self._free(turn * self._steps + self._steps - 1)
         self._results.store(thread, consumer, a * self._a.rows, b * self._b.rows, batch, sums)

@@ -185,8 +185,6 @@ def _fill(node: Node, _: Any) -> Any:
         return None
     number, dtype = (0.0, "float32") if value is None else (value.item(), str(value.dtype))
     constant = relax.const(number, dtype)
-    if not math.isfinite(number):  # a program that TVM cannot write
-        return relax.op.broadcast_to(constant, shape_expression(shape.flat()))
     return relax.op.full(shape_expression(shape.flat()), constant, dtype)
 
 
