@@ -21,7 +21,8 @@ from spaces.templates.base import Knobs, draw, setting
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
 from tests.spaces.emulation.samples import AMPERE
-from tuner.candidate import Candidate, specialise_for
+from tests.spaces.templates.tensor_cores.products import HOPPER, Sizes, task_for
+from tuner.candidate import Candidate, of_knobs, specialise_for
 from tuner.dynamic.dispatch_tree import Leaf, Split, Tree, pick
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.request.model_spec import ModelSpec
@@ -75,6 +76,27 @@ def test_a_product_is_right_for_every_number_of_rows(copies: tuple[int, ...]) ->
         a = rng.standard_normal((rows, 40)).astype("float32")
         *_, got = call_zoned(library["gemm"], [a, b, np.full((rows, 72), np.nan, np.float32)])
         np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-4, err_msg=str(rows))
+
+
+def test_a_product_in_halves_on_hopper_is_right_for_any_number_of_rows() -> None:
+    import tvm
+
+    task = task_for("open rows", Sizes("m", 72, 40))
+    space = KnobSpace(task, templates_of(task)[0])
+    two = [of_knobs(knobs, space.name) for knobs in (space.ranked[0], space.ranked[-1])]
+    times = (ShapeTimes(instance, 1.0, 0, 1e-6, 1e-6, True) for instance, _ in task.shapes)
+    tree: Tree = Split("m", 7, Leaf(0), Leaf(1))
+    chosen = KernelSet(tuple(two), tree, (1.0,), 1.0, tuple(times), None, 0)
+    lowered = tvm.ir.load_json(task.module)
+    apply = apply_best({}, HOPPER, {task.key: (task, chosen)})
+    library = compile_module(apply(lowered), HOPPER).library
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal((40, 72)).astype("float16")
+    for rows in (0, 1, 6, 7, 8, 64, 65, *BEYOND):
+        a = rng.standard_normal((rows, 40)).astype("float16")
+        *_, got = call_zoned(library["main"], [a, b, np.full((rows, 72), np.nan, np.float16)])
+        wanted = a.astype("float32") @ b.astype("float32")
+        np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=2e-2, err_msg=str(rows))
 
 
 @pytest.mark.long

@@ -130,3 +130,22 @@ def test_squares_and_cubes_are_products(exponent: float, products: int) -> None:
         b.emit_func_output(out)
     text = multiply_powers(b.get()).script()
     assert (text.count("R.multiply"), text.count("R.power")) == (products, int(not products))
+
+
+@pytest.mark.parametrize(("value", "fills"), [(float("-inf"), 0), (float("nan"), 0), (2.5, 1)])
+def test_what_is_full_of_infinities_is_broadcast(value: float, fills: int) -> None:
+    from tvm import relax
+
+    from spaces.lowering.lower import lower
+    from spaces.lowering.relax_passes import broadcast_infinities
+
+    b = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3, 4), "float32"))
+    with b.function("main", [x]):
+        with b.dataflow():
+            full = b.emit(relax.op.full((3, 4), relax.const(np.float32(value)), "float32"))
+            out = b.emit_output(relax.op.add(x, full))
+        b.emit_func_output(out)
+    text = broadcast_infinities(b.get()).script()
+    assert (text.count("R.full"), text.count("R.broadcast_to")) == (fills, 1 - fills)
+    lower(b.get(), "llvm")

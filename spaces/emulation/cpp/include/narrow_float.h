@@ -108,6 +108,15 @@ class Narrow {
     requires std::is_integral_v<I>
   Narrow(I value) : Narrow(static_cast<double>(value)) {}
   operator float() const { return Format::widened(bits_); }
+  // Templates, so that copies stay trivial: of shared memory that several threads add up in.
+  template <class N>
+    requires std::is_same_v<N, Narrow>
+  Narrow(const volatile N& other) : bits_(other.bits_) {}
+  template <class N>
+    requires std::is_same_v<N, Narrow>
+  void operator=(N other) volatile {
+    bits_ = other.bits_;
+  }
 
   static Narrow of(uint16_t bits) {
     Narrow made;
