@@ -1,8 +1,7 @@
 """Resources of compiled CUDA kernels, read from their machine code and compared with a device's.
 
-nvcc leaves them in the ELF file of a cubin: registers in the header of each kernel's code, shared
-memory as a section of its own, and the stack, which holds spilled registers, among attributes, as
-are the threads of a block.
+nvcc leaves them in the ELF file of a cubin: shared memory as a section of its own, and among
+attributes registers, the stack, which holds spilled registers, and the threads of a block.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _TEXT, _SHARED, _INFO, _SYMBOLS, _STRINGS = (
     ".symtab",
     ".strtab",
 )
-_REGISTERS_BIT = 24
-_SIZED, _MOST_THREADS, _FRAME_SIZE = 4, 0x05, 0x11
-"""Attributes: the form that carries its length, a block's largest size, a function's stack."""
+_SIZED, _MOST_THREADS, _FRAME_SIZE, _REGISTERS = 4, 0x05, 0x11, 0x2F
+"""Attributes: the form that carries its length, a block's largest size, a function's stack, and its
+registers."""
 _REGISTERS_AT_ONCE = 8
 """The unit in which registers are given to a thread."""
 
@@ -67,15 +66,15 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
         raise ValueError("no cubin, or a compressed one")
     image = binary[start:]
     sections = {name: (header, data) for name, header, data in _sections(image)}
-    stacks = _stacks(sections)
+    stacks, registers = (_by_function(sections, kind) for kind in (_FRAME_SIZE, _REGISTERS))
     found = {}
-    for name, (header, _) in sections.items():
+    for name in sections:
         if not name.startswith(_TEXT):
             continue
         kernel = name.removeprefix(_TEXT)
         shared = sections.get(_SHARED + kernel)
         found[kernel] = KernelUse(
-            registers=header[7] >> _REGISTERS_BIT,
+            registers=registers[kernel],
             shared_bytes=shared[0][5] if shared else 0,
             stack_bytes=stacks.get(kernel, 0),
             threads=_threads(sections, kernel),
@@ -124,14 +123,14 @@ def _text(data: bytes, offset: int) -> str:
     return data[offset : data.index(b"\0", offset)].decode()
 
 
-def _stacks(sections: Sections) -> dict[str, int]:
-    """Bytes of stack by function."""
+def _by_function(sections: Sections, attribute: int) -> dict[str, int]:
+    """What an attribute says of each function."""
     symbols, strings = sections[_SYMBOLS][1], sections[_STRINGS][1]
     found = {}
-    for value in _attributes(sections[_INFO][1], _FRAME_SIZE):
-        symbol, frame = struct.unpack_from("<II", value)
+    for value in _attributes(sections[_INFO][1], attribute):
+        symbol, number = struct.unpack_from("<II", value)
         name = _SYMBOL.unpack_from(symbols, symbol * _SYMBOL.size)[0]
-        found[_text(strings, name)] = frame
+        found[_text(strings, name)] = number
     return found
 
 

@@ -23,6 +23,8 @@ _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _ALONE = 0.1
 """The share of work and of memory's time that does not overlap with the other."""
+_COPY_ISSUES, _COPY_CYCLES = 6.0, 800.0
+"""Instructions of a thread for an element, and cycles that it waits for those under way."""
 _MANY_SUMS = 48
 _KEPT = 0.8
 """The share of the L2 cache that operands have."""
@@ -81,6 +83,7 @@ def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
     filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
     waiting = _STEP_CYCLES / (tile.consumers * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
+    step = np.maximum(step, _copying(product, tile))
     stored = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
     storing = stored * np.where(tile.staged, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
@@ -140,6 +143,17 @@ def _resident(product: Product, gpu: Gpu, tile: k.Tile) -> Any:
     by_registers = gpu.registers // (each * tile.threads)
     found = np.maximum(np.minimum(by_shared, by_registers), 1)
     return np.where(tile.persistent, 1, found)
+
+
+def _copying(product: Product, tile: k.Tile) -> Any:
+    """Cycles in which threads copy a stage of those operands that no tensor map describes."""
+    cycles: Any = 0.0
+    for operand in range(2):
+        if not product.mapped[operand]:
+            is_a = tile.swap == (operand == product.c.columns_of)
+            each = np.where(is_a, tile.rows, tile.columns) * tile.depth / k.WARPGROUP
+            cycles = cycles + each * _COPY_ISSUES + _ceil(each, k.HELD) * _COPY_CYCLES
+    return cycles
 
 
 def _count_moved(product: Product, gpu: Gpu, tile: k.Tile, a_tiles: Any, b_tiles: Any) -> Any:

@@ -9,27 +9,22 @@ Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from spaces.templates.base import Knobs
 from spaces.templates.contraction.match import Match
 from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tensor_map import (
-    SWIZZLES,
-    UNIT,
-    Dimension,
-    encode_map,
-    multiply,
-    read_dimensions,
-)
+from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT, multiply
 
-_LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-_PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, {1: 232, 2: 232, 3: 152}
-"""Of a thread once warpgroups have given theirs away; the second by the number of consumers."""
+_REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
+"""Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
+these have taken what the former gave away."""
+_COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
+"""The same where threads copy element by element."""
 _KEEP = "keep_below_wait"
 _KEEP_CODE = f"""
 template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&... sums) {{
@@ -66,26 +61,6 @@ def write_product(match: Match, product: Product, knobs: Knobs, multiprocessors:
     return builder.get()
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One operand.
-
-    Attributes:
-        turned: whether its rows, or columns, are dense.
-        dimensions: of its tensor, the dense one first; `batch` the axes of those after the second.
-        rows: of its tile, or columns; `part` those of one copy.
-        map: the address of its tensor map.
-    """
-
-    operand: int
-    turned: bool
-    dimensions: tuple[Dimension, ...]
-    batch: tuple[int, ...]
-    rows: int
-    part: int
-    map: Any
-
-
 class _Writer:
     """Writes one program. A is the operand that gives the rows of instructions, B their columns."""
 
@@ -95,39 +70,29 @@ class _Writer:
         self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
         self._extents = [axis.dom.extent for axis in main.iter_vars]
         c = product.c
-        order = (c.columns_of, c.rows_of) if tile.swap else (c.rows_of, c.columns_of)
-        parts = (k.ROWS * tile.parts, tile.columns)
+        numbers = (c.columns_of, c.rows_of) if tile.swap else (c.rows_of, c.columns_of)
         rows = (tile.rows, tile.columns)
-        self._a, self._b = (self._side(*each) for each in zip(order, rows, parts, strict=True))
+        lines = (k.ROWS * tile.parts, tile.columns)
+        self._a, self._b = (
+            Operand(
+                *(T, product, number, epilogue.operands[number], self._extents),
+                rows=own,
+                lines=each,
+                depth=tile.depth,
+            )
+            for number, own, each in zip(numbers, rows, lines, strict=True)
+        )
+        self._sides = (self._a, self._b)
         self._steps = self._count(self._extents[product.reduction], tile.depth)
-        self._tiles = [
-            self._count(self._size(side.operand), side.rows) for side in (self._a, self._b)
-        ]
+        self._tiles = [self._count(side.size, side.rows) for side in self._sides]
         self._batches = self._int(multiply([self._extents[axis] for axis in product.batch]))
 
     def _int(self, size: Any) -> Any:
         return size if isinstance(size, int) else self._t.Cast("int32", size)
 
-    def _size(self, operand: int) -> Any:
-        return self._int(multiply([self._extents[axis] for axis in self._product.tiled(operand)]))
-
     def _count(self, size: Any, tile: int) -> Any:
         size = self._int(multiply([size]))
         return (size + tile - 1) // tile
-
-    def _side(self, operand: int, rows: int, part: int) -> _Side:
-        """An operand, with the map that its tiles are copied by."""
-        T, product, tile = self._t, self._product, self._tile
-        dims = [axis.dims[operand] for axis in product.c.axes]
-        batch = tuple(axis for axis in product.batch if dims[axis] is not None)
-        turned = product.turned[operand]
-        tiled, terms = product.tiled(operand), (product.reduction,)
-        first = [tiled, terms] if turned else [terms, tiled]
-        tensor = self._epilogue.operands[operand]
-        found = read_dimensions(tensor, dims, [*first, *((axis,) for axis in batch)])
-        box = [k.LINE, tile.depth if turned else part]
-        map_ = encode_map(T, tensor, found, box)
-        return _Side(operand, turned, found, batch, rows, part, map_)
 
     def write(self, multiprocessors: int) -> None:
         """Write the program's host code and its threads'."""
@@ -146,12 +111,9 @@ class _Writer:
         rounds = (tiles - block + blocks - 1) // blocks if tile.persistent else 1
         with T.If(thread < k.WARPGROUP):
             with T.Then():
-                T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](_PRODUCER_REGISTERS))
-                with T.If(thread == 0), T.Then(), T.serial(rounds) as turn:
-                    self._produce(turn, block + turn * blocks)
+                self._produce_tiles(thread, block, blocks, rounds)
             with T.Else():
-                most = _CONSUMER_REGISTERS[tile.consumers]
-                T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](most))
+                T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](self._registers[1]))
                 sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
@@ -162,17 +124,16 @@ class _Writer:
         """Stages, what the results go through, and the barriers of each stage."""
         T, tile = self._t, self._tile
         pool = T.SMEMPool()
-        sizes = (self._a.rows * tile.depth, self._b.rows * tile.depth)
-        self._stages = [
-            pool.alloc((tile.stages, size), self._product.kind, align=k.PATTERN_BYTES)
-            for size in sizes
-        ]
+        for side in self._sides:
+            side.allocate(pool, tile.stages)
         self._results.allocate(pool)
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
+        # Whoever copies arrives once, with one tile or with both.
+        fillers = sum({1 if side.is_mapped else k.WARPGROUP for side in self._sides})
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
-                for barrier, count in ((self._full, 1), (self._empty, tile.consumers)):
+                for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
                     T.evaluate(
                         T.ptx.mbarrier.init.shared.b64(barrier.ptr_to([stage]), T.uint32(count))
                     )
@@ -198,40 +159,49 @@ class _Writer:
             batch = batch // size_of
         return T.Bind(first + inside % size), T.Bind(inside // size), places
 
-    def _produce(self, turn: Any, number: Any) -> None:
+    def _produce_tiles(self, thread: Any, block: Any, blocks: Any, rounds: Any) -> None:
+        """Copy the tiles of a block: by one thread where maps describe both operands."""
+        T = self._t
+        T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
+        if held := max(side.count_held() for side in self._sides):
+            own = T.alloc_buffer((held,), self._product.kind, scope="local")
+            with T.serial(rounds) as turn:
+                self._produce(thread, turn, block + turn * blocks, own)
+        else:
+            with T.If(thread == 0), T.Then(), T.serial(rounds) as turn:
+                self._produce(thread, turn, block + turn * blocks, None)
+
+    @property
+    def _registers(self) -> tuple[int, int]:
+        """Of threads that copy, and of those that multiply."""
+        table = _REGISTERS if all(side.is_mapped for side in self._sides) else _COPYING_REGISTERS
+        return table[self._tile.consumers]
+
+    def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
         """Copy the stages of a tile as they come free."""
         T, tile = self._t, self._tile
         a, b, batch = self._place(number)
+        tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
+        mapped = [(side, row) for side, row in tiles if side.is_mapped]
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
             T.evaluate(
                 T.cuda.mbarrier_wait(self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1)
             )
-            full = self._full.ptr_to([stage])
-            T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, T.uint32(tile.stage_bytes)))
-            for side, place, to in zip((self._a, self._b), (a, b), self._stages, strict=True):
-                self._copy(side, to, stage, place * side.rows, step * tile.depth, batch, full)
-
-    def _copy(
-        self, side: _Side, to: Any, stage: Any, row: Any, term: Any, batch: Any, full: Any
-    ) -> None:
-        """Copy one operand's tile, in pieces that lie one behind the other."""
-        T, tile = self._t, self._tile
-        places = [batch[axis] for axis in side.batch]
-        if side.turned:
-            pieces = [[row + at, term] for at in range(0, side.rows, k.LINE)]
-        else:
-            pieces = [
-                [term + line, row + at]
-                for at in range(0, side.rows, side.part)
-                for line in range(0, tile.depth, k.LINE)
-            ]
-        size = side.rows * tile.depth // len(pieces)
-        load = T.ptx[_LOAD.format(len(side.dimensions))]
-        for number, place in enumerate(pieces):
-            where = to.ptr_to([stage, number * size])
-            T.evaluate(load(where, side.map, *place, *places, full))
+            full, term = self._full.ptr_to([stage]), step * tile.depth
+            if mapped:
+                expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * k.ITEM)
+                with T.If(thread == 0), T.Then():
+                    T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
+                    for side, row in mapped:
+                        side.load(stage, row, term, batch, full)
+            if own is not None:
+                for side, row in tiles:
+                    if not side.is_mapped:
+                        side.fill(thread, stage, row, term, batch, own)
+                T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
+                T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
     def _consume(
         self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]
@@ -269,13 +239,10 @@ class _Writer:
         kind = _KINDS[self._product.kind]
         multiply = T.ptx[f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k16.f32.{kind}.{kind}"]
         each = tile.columns // 2
-        own_rows = k.ROWS * tile.parts
-        firsts = (consumer * own_rows * tile.depth, 0)
-        for side, word, buffer, first in zip(
-            (self._a, self._b), words, self._stages, firsts, strict=True
-        ):
+        firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)
+        for side, word, first in zip(self._sides, words, firsts, strict=True):
             leading = tile.depth * k.LINE_BYTES // UNIT if side.turned else 1
-            where = buffer.ptr_to([stage, first])
+            where = side.stages.ptr_to([stage, first])
             describe = T.cuda.wgmma.encode_matrix_descriptor
             T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
@@ -283,19 +250,7 @@ class _Writer:
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
             for term in range(0, tile.depth, k.TERMS):
-                a = words[0][0] + T.uint64(self._offset(self._a, own_rows, part, term))
-                b = words[1][0] + T.uint64(self._offset(self._b, tile.columns, 0, term))
+                a = words[0][0] + T.uint64(self._a.describe(part, term))
+                b = words[1][0] + T.uint64(self._b.describe(0, term))
                 T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
-
-    def _offset(self, side: _Side, lines: int, part: int, term: int) -> Any:
-        """Units of 16 bytes from the start of an operand's tile to what an instruction reads.
-
-        Args:
-            lines: of each piece that holds `LINE` terms, where these are dense.
-        """
-        if side.turned:
-            lines_before = part * self._tile.depth + term
-            return lines_before * k.LINE_BYTES // UNIT
-        lines_before = term // k.LINE * lines + part * k.ROWS
-        return (lines_before * k.LINE_BYTES + term % k.LINE * k.ITEM) // UNIT

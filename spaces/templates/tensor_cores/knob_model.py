@@ -28,6 +28,8 @@ LINE = 64
 LINE_BYTES, PATTERN_BYTES = 128, 1024
 """Bytes after which that swizzle repeats: eight lines."""
 ITEM = 2
+HELD = 64
+"""Elements that a thread has under way, at most, where threads copy."""
 OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
 _REGISTER_UNIT = 8

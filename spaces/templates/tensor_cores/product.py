@@ -28,6 +28,7 @@ class Product:
         reduction: the axis that is summed over.
         turned: for each operand whether its rows, or columns, are what lies next to one another, in
             place of the terms of a sum.
+        mapped: for each operand whether a tensor map describes it.
         kind: type of both operands' elements.
         out_bits: size of an element of what is stored.
         out_dense: the axis along which the result is dense; None where no tensor map describes it.
@@ -36,6 +37,7 @@ class Product:
     c: Contraction
     reduction: int
     turned: tuple[bool, bool]
+    mapped: tuple[bool, bool]
     kind: str
     out_bits: int
     out_dense: int | None
@@ -69,8 +71,7 @@ class Product:
 
 
 def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product | None:
-    """A program's contraction as a product of matrices in halves whose operands tensor maps can
-    describe; None where it is none.
+    """A program's contraction as a product of matrices in halves; None where it is none.
 
     Args:
         values: sizes of symbolic dimensions, the shape for which it is estimated.
@@ -111,29 +112,40 @@ def _read(c: Contraction, kind: str, buffers: Sequence[Any]) -> Product | None:
         return None
     outs = [axis.out_dim for axis in c.axes]
     out_bits = tvm_compat.element_bits(buffers[2].dtype)
-    out_dense = _dense_axis(c, outs, buffers[2]) if out_bits in _ITEMS else None
-    if out_dense not in (c.column, *c.rows[-1:]):
+    out_dense = _dense_axis(c, outs)
+    is_stored = out_bits in _ITEMS and out_dense in (c.column, *c.rows[-1:])
+    if not (is_stored and _is_mapped(c, outs, buffers[2])):
         out_dense = None
-    turned = []
+    turned, mapped = [], []
     for operand in range(2):
-        dense = _dense_axis(c, [axis.dims[operand] for axis in c.axes], buffers[operand])
+        dims = [axis.dims[operand] for axis in c.axes]
+        dense = _dense_axis(c, dims)
         tiled = c.rows[-1:] if operand == c.rows_of else (c.column,)
-        if dense is None or dense not in (reductions[0], *tiled):
+        if dense not in (reductions[0], *tiled):
             return None
         turned.append(dense != reductions[0])
-    return Product(c, reductions[0], (turned[0], turned[1]), kind, out_bits, out_dense)
+        mapped.append(_is_mapped(c, dims, buffers[operand]))
+    both = (turned[0], turned[1]), (mapped[0], mapped[1])
+    return Product(c, reductions[0], *both, kind, out_bits, out_dense)
 
 
-def _dense_axis(c: Contraction, dims: Sequence[int | None], buffer: Any) -> int | None:
-    """The axis along which a buffer's elements follow one another; None where no tensor map
-    describes it, whose other strides have to be multiples of 16 bytes."""
+def _several(c: Contraction, dims: Sequence[int | None]) -> dict[int, int]:
+    """The axis of each dimension of a buffer that has more than one element."""
+    return {dim: a for a, dim in enumerate(dims) if dim is not None and not c.axes[a].single}
+
+
+def _dense_axis(c: Contraction, dims: Sequence[int | None]) -> int | None:
+    """The axis along which a buffer's elements follow one another."""
+    several = _several(c, dims)
+    return several[max(several)] if several else None
+
+
+def _is_mapped(c: Contraction, dims: Sequence[int | None], buffer: Any) -> bool:
+    """Whether a tensor map describes a buffer: the strides of all dimensions but the dense one are
+    multiples of 16 bytes, for every size of those that are open."""
     sizes = [tvm_compat.as_int(size) or 1 for size in buffer.shape]
     bits = tvm_compat.element_bits(buffer.dtype)
-    several = {dim: a for a, dim in enumerate(dims) if dim is not None and not c.axes[a].single}
-    if not several or len({*several} - {dims[axis] for axis in c.rows[:-1]}) > _MOST_DIMENSIONS:
-        return None
-    last = max(several)
-    for dim, axis in several.items():
-        if dim != last and axis not in c.rows[:-1] and prod(sizes[dim + 1 :]) * bits % _UNIT_BITS:
-            return None
-    return several[last]
+    several = _several(c, dims)
+    own = {dim: axis for dim, axis in several.items() if axis not in c.rows[:-1]}
+    strides = [prod(sizes[dim + 1 :]) * bits for dim in own if dim != max(several)]
+    return len(own) <= _MOST_DIMENSIONS and not any(stride % _UNIT_BITS for stride in strides)

@@ -8,6 +8,7 @@ from typing import Any
 
 from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.operand import spread
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, multiply, read_dimensions
 
@@ -144,17 +145,10 @@ class Results:
 
     def _places(self, at: Sequence[Any], batch: Mapping[int, Any]) -> list[Any]:
         """A value for each axis of the contraction."""
-        found: list[Any] = [0 for _ in self._extents]
-        for axis, place in batch.items():
-            found[axis] = place
+        found = dict(batch)
         for side, place in zip(self._sides, at, strict=True):
-            outermost, *inner = self._product.tiled(side) or (None,)
-            for axis in reversed(inner):
-                size = multiply([self._extents[axis]])
-                found[axis], place = place % size, place // size
-            if outermost is not None:
-                found[outermost] = place
-        return found
+            found |= spread(self._extents, self._product.tiled(side), place)
+        return [found.get(axis, 0) for axis in range(len(self._extents))]
 
     def _copy(self, consumer: Any, row: Any, column: Any, batch: Mapping[int, Any]) -> None:
         """Have a consumer's tile copied to the result."""

@@ -48,7 +48,9 @@ def read_dimensions(
             size = multiply([sizes[dim] for dim in own])
             found.append(Dimension(axes, size, multiply(sizes[own[-1] + 1 :])))
         else:
-            found.append(Dimension((), 1, found[0].size if found else 1))
+            dense = found[0].size if found else 1
+            beyond = -(-dense // UNIT) * UNIT if isinstance(dense, int) else dense * UNIT
+            found.append(Dimension((), 1, beyond))
     return tuple(found)
 
 
