@@ -6,15 +6,18 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spaces.codegen.artifact import build_artifact, kernels_of
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.features.loop_nest import LoopKind, Nest, heaviest_nest
 from spaces.features.traffic import traffic
 from spaces.targets.backends import backend_of
 from spaces.targets.cpu import cpu_of
+from spaces.targets.target import choose_deploy_target
 from spaces.templates.base import FAMILY
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, family, knobs_of
+from tuner.errors import TunerError
 from tuner.task import Task
 
 _KINDS = {
@@ -59,11 +62,28 @@ class CacheUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a schedule does.
+class KernelOf:
+    """What the compiler says of a kernel for a device.
 
     Attributes:
-        loops: of the heaviest block, outermost first.
+        threads: the most of a block; 0 where the program does not say.
+        registers: of a thread; `spilled_bytes` are those that it keeps in slow memory.
+    """
+
+    name: str
+    threads: int
+    registers: int
+    spilled_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a schedule does, or a program that is none.
+
+    Attributes:
+        settings: of its space's knobs; None where it has none.
+        loops: of the heaviest block, outermost first; none of a program for threads.
+        kernels: of a device, as compiled; empty where the compiler is not here.
         parallel_steps: that are shared out to `cores`; 1 where nothing is.
         busy: share of the cores' time that they leave none idle, if all steps take equally long.
         lanes: elements of the vectors that it computes with; 1 without vectors.
@@ -72,7 +92,9 @@ class Explanation:
         remarks: what speaks against it, in words.
     """
 
+    settings: dict[str, int] | None
     loops: tuple[LoopOf, ...]
+    kernels: tuple[KernelOf, ...]
     parallel_steps: int
     cores: int
     busy: float
@@ -87,7 +109,8 @@ class Explanation:
 
 
 def explain(task: Task, candidate: Candidate) -> Explanation | None:
-    """Explain a schedule of a static task; None where no block of it has loops.
+    """Explain a candidate of a static task; None where no block of it has loops, and it is no
+    setting of a device's template.
 
     Raises:
         InvalidCandidate: it cannot be scheduled.
@@ -95,15 +118,22 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     module = realize(task, candidate).mod
     nests = [heaviest_nest(function) for function in module.functions.values()]
     nest = next((found for found in nests if found is not None), None)
+    knobs, on_cpu = knobs_of(candidate), backend_of(task.target).on_host
     if nest is None or not nest.loops:
-        return None
-    on_cpu = backend_of(task.target).on_host
+        if knobs is None or on_cpu:
+            return None
+        nest = Nest((), (), 0)
     cores = cpu_of(task.target).cores if on_cpu else 1
     steps = _product(nest, LoopKind.PARALLEL)
     busy = steps / (math.ceil(steps / cores) * cores)
-    lanes = nest.loops[0].extent if nest.loops[0].kind == LoopKind.VECTORIZED else 1
+    inner = nest.loops[:1]
+    lanes = inner[0].extent if inner and inner[0].kind == LoopKind.VECTORIZED else 1
     caches = _caches(nest, task.target) if on_cpu else ()
+    kernels = () if on_cpu else _compile(module, task.target)
+    remarks = _remarks(nest, busy, lanes, caches) if on_cpu else _remark_on(kernels)
     return Explanation(
+        settings=knobs,
+        kernels=kernels,
         loops=tuple(_loop(loop) for loop in reversed(nest.loops)),
         parallel_steps=steps,
         cores=cores,
@@ -111,8 +141,27 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
         lanes=lanes,
         caches=caches,
         predicted_ms=_predict_ms(task, candidate),
-        remarks=tuple(_remarks(nest, busy, lanes, caches)) if on_cpu else (),
+        remarks=tuple(remarks),
     )
+
+
+def _compile(module: Any, target: str) -> tuple[KernelOf, ...]:
+    """What the compiler says of a scheduled module's kernels; nothing where it is not here."""
+    try:
+        uses = kernels_of(build_artifact(module, choose_deploy_target(target)))
+    except TunerError:
+        return ()
+    return tuple(
+        KernelOf(name, use.threads, use.registers, use.stack_bytes) for name, use in uses.items()
+    )
+
+
+def _remark_on(kernels: tuple[KernelOf, ...]) -> list[str]:
+    return [
+        f"{kernel.name} keeps {kernel.spilled_bytes} bytes of each thread in slow memory"
+        for kernel in kernels
+        if kernel.spilled_bytes
+    ]
 
 
 def _loop(loop: Any) -> LoopOf:

@@ -9,10 +9,14 @@ import pytest
 
 from spaces.deploy.explain import explain
 from spaces.design_space.default_schedule import default_candidate
+from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.targets.target import emulate_target, resolve_target
+from spaces.templates.registry import templates_of
 from tests.contracts.programs import gemm_task, setting_of
-from tuner.candidate import Candidate, CandidateKind
+from tests.needed import needs_nvcc
+from tests.spaces.templates.tensor_cores.products import Sizes, task_for
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -102,3 +106,19 @@ def test_a_program_without_loops_is_left_out(shape: tuple[int, ...]) -> None:
     one: Any = te.compute(shape, lambda *at: x(*at) + 1.0, name="one")
     alone = task_of(te.create_prim_func([x, one]), CPU, name="alone")
     assert explain(alone, Candidate(CandidateKind.TRACE, "[[],[]]", "default")) is None
+
+
+@needs_nvcc
+def test_a_program_for_a_gpu_s_threads_has_settings_and_registers() -> None:
+    task = task_for("NT", Sizes(200, 136, 72))
+    (template,) = templates_of(task)
+    space = KnobSpace(task, template)
+    said = explain(task, of_knobs(space.ranked[0], space.name))
+    assert said is not None
+    assert said.settings == space.ranked[0]
+    assert said.loops == ()
+    (kernel,) = said.kernels
+    assert kernel.threads == 128 * (1 + space.ranked[0]["consumers"])
+    assert kernel.registers > 24
+    assert kernel.spilled_bytes == 0
+    assert said.predicted_ms is not None

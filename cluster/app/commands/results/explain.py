@@ -30,8 +30,8 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
     """Say what the best schedule of each task in DIR does, or that of TASK, by its name or key.
 
     The loops around its heaviest block, how they fill cores and vectors, what they move through the
-    caches, and what speaks against it. Tasks with symbolic dimensions are left out: `tuner best`
-    shows their kernels.
+    caches, what the compiler of a device says, and what speaks against it. Tasks with symbolic
+    dimensions are left out: `tuner best` shows their kernels.
     """
     from cluster.app.driver.best_schedules import best_explained
 
@@ -75,12 +75,15 @@ def _print(row: dict[str, Any]) -> None:
     if row["predicted_ms"] is not None:
         predicted = f", which predicted {latency(row['predicted_ms'] / 1e3)}"
     click.echo(f"  space    {display_space(row['space'])}{predicted}")
-    click.echo(f"  loops    {' > '.join(map(_loop, row['loops']))}")
-    click.echo(
-        f"  cores    {row['parallel_steps']} parallel steps on {row['cores']}: "
-        f"{row['busy']:.0%} busy"
-    )
-    click.echo(f"  vectors  of {row['lanes']}" if row["lanes"] > 1 else "  vectors  none")
+    if row["settings"]:
+        click.echo(f"  settings {' '.join(f'{k}={v}' for k, v in row['settings'].items())}")
+    for kernel in row["kernels"]:
+        click.echo(
+            f"  compiled {kernel['name']}: {kernel['registers']} registers in each of "
+            f"{kernel['threads']} threads, {kernel['spilled_bytes']} bytes spilled"
+        )
+    if row["loops"]:
+        _print_loops(row)
     for cache in row["caches"]:
         moved = cache["moved_bytes"]
         click.echo(
@@ -91,6 +94,15 @@ def _print(row: dict[str, Any]) -> None:
     for remark in row["remarks"]:
         click.echo(f"  but      {remark}")
     click.echo()
+
+
+def _print_loops(row: dict[str, Any]) -> None:
+    click.echo(f"  loops    {' > '.join(map(_loop, row['loops']))}")
+    click.echo(
+        f"  cores    {row['parallel_steps']} parallel steps on {row['cores']}: "
+        f"{row['busy']:.0%} busy"
+    )
+    click.echo(f"  vectors  of {row['lanes']}" if row["lanes"] > 1 else "  vectors  none")
 
 
 def _beside_default(row: dict[str, Any]) -> str:
