@@ -15,7 +15,6 @@ launch, as TVM does for the scope `shared.dyn`."""
 THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 """Of a block, on every device since sm_50."""
 _MOST_REGISTERS = 255
-_HOPPER = 90
 _FEW_MADDS = (70, 75, 80)
 _TENSOR_OPERATIONS = ((90, 4096), (80, 2048), (0, 1024))
 """Of a multiprocessor in a cycle, in float16, from these architectures on."""
@@ -32,6 +31,7 @@ class Gpu:
         dynamic_shared_bytes: its most shared memory where the launch asks for it.
         thread_registers: the most registers of one thread.
         numbers: the device's own.
+        architecture: such as 90 for `sm_90`; 0 where it is not known.
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
         tensor_operations: additions and products in halves that its tensor cores do in a cycle.
     """
@@ -45,6 +45,7 @@ class Gpu:
     thread_registers: int = _MOST_REGISTERS
     madds: int = 128
     tensor_operations: int = 1024
+    architecture: int = 0
 
     @property
     def multiprocessors(self) -> int:
@@ -84,6 +85,7 @@ def gpu_of(target_json: str) -> Gpu:
         dynamic_shared_bytes=max(asked, numbers.block_shared_bytes),
         numbers=numbers,
         madds=64 if architecture in _FEW_MADDS else 128,
+        architecture=architecture,
         tensor_operations=next(n for least, n in _TENSOR_OPERATIONS if architecture >= least),
     )
 
@@ -95,9 +97,3 @@ def numbers_of(config: Config) -> Numbers:
     stated = usual.updated(str(config.get("model", "")))
     l2_bytes = int(config.get("l2_cache_size_bytes", usual.l2_bytes))
     return stated.with_l2(l2_bytes)
-
-
-def has_wgmma(target_json: str) -> bool:
-    """Whether a cuda target has products of warpgroups, which Hopper alone has (PTX ISA,
-    "wgmma.mma_async")."""
-    return architecture_of(str(json.loads(target_json).get("arch", ""))) == _HOPPER

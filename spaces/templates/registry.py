@@ -27,18 +27,14 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for products: in halves where tensor cores take them from shared memory, in single
-    where sizes are symbolic; TVM's rules do well for the others."""
-    from spaces.targets.gpu import has_wgmma
+    """Templates for products: in halves on tensor cores, in single where sizes are symbolic; TVM's
+    rules do well for the others."""
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
-    from spaces.templates.tensor_cores.template import hopper_templates
+    from spaces.templates.tensor_cores.template import tensor_core_templates
 
-    hopper = has_wgmma(task.target)
-    if not (task.shapes or hopper):
-        return []
     match = match_contraction(task)
-    found = hopper_templates(task, match) if hopper else []
+    found = tensor_core_templates(task, match)
     return found or (gpu_contraction_templates(task, match) if task.shapes else [])
 
 

@@ -19,7 +19,7 @@ from tuner.candidate import Draft
 
 pytestmark = pytest.mark.tvm
 
-TARGET = emulate_target('{"kind":"cuda","arch":"sm_80"}')
+TARGET = emulate_target('{"kind":"cuda","arch":"sm_75"}')
 
 
 def drawn(workload: Workload) -> Any:

@@ -1,4 +1,4 @@
-"""What a product on Hopper's tensor cores is estimated to take."""
+"""What a product on tensor cores is estimated to take."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu
-from spaces.templates.base import Columns, Costs
-from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.product import Product
+from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile
 
 _LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
 """Cycles of a launch, of a stage until it is there, and of a stage's barriers."""
 _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
-_L2_BYTES, _SHARED_BYTES, _STORED_BYTES = 48.0, 128.0, 32.0
-"""Bytes in a cycle of a multiprocessor: from the L2 cache, of shared memory, and of results."""
+_L2_BYTES, _STORED_BYTES = 48.0, 32.0
+"""Bytes in a cycle of a multiprocessor: from the L2 cache, and of results."""
 _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _ALONE = 0.1
 """The share of work and of memory's time that does not overlap with the other."""
 _COPY_ISSUES, _COPY_CYCLES = 6.0, 800.0
 """Instructions of a thread for an element, and cycles that it waits for those under way."""
-_MANY_SUMS = 48
 _KEPT = 0.8
 """The share of the L2 cache that operands have."""
 
@@ -56,13 +54,12 @@ class Estimate:
     cycles: Any
 
 
-def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
+def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     """Estimate rounds of tiles; a stage takes the slowest of the tensor cores and its copies.
 
     A tile waits for its first stage where neither another block of the multiprocessor nor the last
     tile of its own block hides that. Blocks whose tiles follow one another share what they read.
     """
-    tile = k.tile_of(columns)
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     a, b = np.where(tile.swap, width, rows), np.where(tile.swap, rows, width)
     a_tiles, b_tiles, steps = (
@@ -74,14 +71,11 @@ def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
     resident = _resident(product, gpu, tile)
     waves = _ceil(tiles, gpu.multiprocessors)
     resident = np.minimum(resident, np.maximum(waves, 1))
-    instructions = tile.consumers * tile.parts * tile.depth / k.TERMS
-    each = 2 * k.ROWS * tile.columns * k.TERMS / (gpu.tensor_operations * _SUSTAINED)
-    reading = (k.ROWS + tile.columns) * k.TERMS * k.ITEM / _SHARED_BYTES
-    multiplying = instructions * np.maximum(each, reading)
+    multiplying = tile.multiplying(gpu, _SUSTAINED)
     fetching = tile.stage_bytes / _L2_BYTES
     # A stage is filled anew once the products after it have begun.
     filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
-    waiting = _STEP_CYCLES / (tile.consumers * resident)
+    waiting = _STEP_CYCLES / (tile.apart * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
     stored = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
@@ -97,19 +91,13 @@ def estimate(product: Product, gpu: Gpu, columns: Columns) -> Estimate:
     return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)
 
 
-def costs_s(product: Product, gpu: Gpu, columns: Columns) -> Costs:
-    """Analytic latencies; infinite where a setting is not feasible."""
-    seconds = estimate(product, gpu, columns).cycles / gpu.hertz
-    return np.where(k.feasible(product, gpu, columns), seconds, np.inf)
-
-
-def traits(product: Product, gpu: Gpu, columns: Columns) -> npt.NDArray[np.float32]:
+def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
     """Features of settings for a cost model; the same columns for every product."""
-    tile, e = k.tile_of(columns), estimate(product, gpu, columns)
+    e = estimate(product, gpu, tile)
     found = [
         np.log2(tile.rows),
         np.log2(tile.columns),
-        tile.sums / k.launch_registers(gpu, tile.threads),
+        tile.registers(gpu) * tile.threads / gpu.registers,
         tile.shared_bytes(product.out_bits) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.fetching),
         np.log2(e.tiles),
@@ -122,7 +110,7 @@ def traits(product: Product, gpu: Gpu, columns: Columns) -> npt.NDArray[np.float
         np.log2(product.depth),
         np.log2(product.batch_extent),
     ]
-    shape = np.shape(tile.columns)
+    shape = np.shape(tile.swap)
     return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
 
 
@@ -130,35 +118,29 @@ def _ceil(number: Any, tile: Any) -> Any:
     return -(-number // tile)
 
 
-def _resident(product: Product, gpu: Gpu, tile: k.Tile) -> Any:
+def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
     """The number of blocks that fit on one multiprocessor together; of persistent ones, one."""
     own_bytes = tile.shared_bytes(product.out_bits) + gpu.kept_shared_bytes
     by_shared = gpu.numbers.multiprocessor_shared_bytes // own_bytes
-    # With many sums the compiler honours `setmaxnreg`, and a block takes all registers.
-    each = np.where(
-        tile.sums < _MANY_SUMS,
-        tile.sums + k.OTHER_REGISTERS,
-        k.launch_registers(gpu, tile.threads),
-    )
-    by_registers = gpu.registers // (each * tile.threads)
+    by_registers = gpu.registers // (tile.registers(gpu) * tile.threads)
     found = np.maximum(np.minimum(by_shared, by_registers), 1)
     return np.where(tile.persistent, 1, found)
 
 
-def _copying(product: Product, tile: k.Tile) -> Any:
+def _copying(product: Product, tile: Tile) -> Any:
     """Cycles in which threads copy a stage of those operands that no tensor map describes."""
     cycles: Any = 0.0
     for operand in range(2):
         if not product.mapped[operand]:
             is_a = tile.swap == (operand == product.c.columns_of)
-            each = np.where(is_a, tile.rows, tile.columns) * tile.depth / k.WARPGROUP
-            cycles = cycles + each * _COPY_ISSUES + _ceil(each, k.HELD) * _COPY_CYCLES
+            each = np.where(is_a, tile.rows, tile.columns) * tile.depth / tile.copiers
+            cycles = cycles + each * _COPY_ISSUES + _ceil(each, HELD) * _COPY_CYCLES
     return cycles
 
 
-def _count_moved(product: Product, gpu: Gpu, tile: k.Tile, a_tiles: Any, b_tiles: Any) -> Any:
+def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: Any) -> Any:
     """Bytes between the L2 cache and the device's memory."""
-    sizes = [product.extent(o) * product.depth * product.batch_extent * k.ITEM for o in range(2)]
+    sizes = [product.extent(o) * product.depth * product.batch_extent * ITEM for o in range(2)]
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     result = rows * width * product.batch_extent * product.out_bits / 8
     once = 1.0 * sum(sizes) + result
@@ -166,7 +148,7 @@ def _count_moved(product: Product, gpu: Gpu, tile: k.Tile, a_tiles: Any, b_tiles
     together = np.minimum(gpu.multiprocessors, a_tiles * b_tiles)
     down = np.minimum(tile.group, a_tiles)
     across = np.minimum(_ceil(together, down), b_tiles)
-    read = (down * tile.rows + across * tile.columns) * product.depth * k.ITEM
+    read = (down * tile.rows + across * tile.columns) * product.depth * ITEM
     turns = a_tiles * b_tiles * product.batch_extent / (down * across)
     return np.where(
         once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)

@@ -8,17 +8,19 @@ Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spaces.templates.base import Knobs
 from spaces.templates.contraction.match import Match
-from spaces.templates.tensor_cores import knob_model as k
+from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.grid import Grid, begin_program
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT, multiply
+from spaces.templates.tensor_cores.results import Place, Results
+from spaces.templates.tensor_cores.staged_results import StagedResults
+from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT
+from spaces.templates.tensor_cores.tile import ITEM, LINE_BYTES, PATTERN_BYTES, TERMS
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 """Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
@@ -34,12 +36,14 @@ template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&...
 """Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
 and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum."""
 _KINDS = {"float16": "f16", "bfloat16": "bf16"}
-_SWIZZLE = SWIZZLES[k.LINE_BYTES]
+_SWIZZLE = SWIZZLES[LINE_BYTES]
 """Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
-_PATTERN = k.PATTERN_BYTES // UNIT
+_PATTERN = PATTERN_BYTES // UNIT
 
 
-def write_product(match: Match, product: Product, knobs: Knobs, multiprocessors: int) -> Any:
+def write_hopper_product(
+    match: Match, product: Product, tile: k.HopperTile, multiprocessors: int
+) -> Any:
     """The PrimFunc of a setting.
 
     Args:
@@ -49,14 +53,8 @@ def write_product(match: Match, product: Product, knobs: Knobs, multiprocessors:
     from tvm.script.ir_builder import IRBuilder
     from tvm.script.ir_builder import tirx as T
 
-    tile = k.tile_of(knobs)
     with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
-        parameters = [*match.schedule.mod["main"].params]
-        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-        epilogue = Epilogue(match, product.c, [*zip(parameters, tensors, strict=True)])
+        epilogue = begin_program(T, match, product)
         _Writer(T, product, tile, epilogue, match.main).write(multiprocessors)
     return builder.get()
 
@@ -65,7 +63,7 @@ class _Writer:
     """Writes one program. A is the operand that gives the rows of instructions, B their columns."""
 
     def __init__(
-        self, T: Any, product: Product, tile: k.Tile, epilogue: Epilogue, main: Any
+        self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
     ) -> None:
         self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
         self._extents = [axis.dom.extent for axis in main.iter_vars]
@@ -79,28 +77,23 @@ class _Writer:
                 rows=own,
                 lines=each,
                 depth=tile.depth,
+                threads=k.WARPGROUP,
+                by_map=True,
             )
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
         self._sides = (self._a, self._b)
-        self._steps = self._count(self._extents[product.reduction], tile.depth)
-        self._tiles = [self._count(side.size, side.rows) for side in self._sides]
-        self._batches = self._int(multiply([self._extents[axis] for axis in product.batch]))
-
-    def _int(self, size: Any) -> Any:
-        return size if isinstance(size, int) else self._t.Cast("int32", size)
-
-    def _count(self, size: Any, tile: int) -> Any:
-        size = self._int(multiply([size]))
-        return (size + tile - 1) // tile
+        self._grid = Grid(T, product, self._sides, self._extents, tile.depth, tile.group)
+        self._steps = self._grid.steps
 
     def write(self, multiprocessors: int) -> None:
         """Write the program's host code and its threads'."""
         T, tile = self._t, self._tile
-        a_tiles, b_tiles = self._tiles
-        self._results = Results(T, self._product, tile, self._epilogue, self._extents)
-        tiles = a_tiles * b_tiles * self._batches
-        blocks = tiles
+        sides = (self._a.number, self._b.number)
+        told = (T, self._product, sides, self._epilogue, self._extents)
+        self._tiles_out = StagedResults(*told, tile) if tile.staged else None
+        self._results = self._tiles_out or Results(*told)
+        tiles = blocks = self._grid.tiles
         if tile.persistent:
             few = isinstance(tiles, int)
             blocks = min(tiles, multiprocessors) if few else T.min(tiles, multiprocessors)
@@ -118,7 +111,8 @@ class _Writer:
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
                     self._consume(thread, turn, block + turn * blocks, sums, words)
-                self._results.finish(thread)
+                if self._tiles_out is not None:
+                    self._tiles_out.finish(thread)
 
     def _allocate(self, thread: Any) -> None:
         """Stages, what the results go through, and the barriers of each stage."""
@@ -126,7 +120,8 @@ class _Writer:
         pool = T.SMEMPool()
         for side in self._sides:
             side.allocate(pool, tile.stages)
-        self._results.allocate(pool)
+        if self._tiles_out is not None:
+            self._tiles_out.allocate(pool)
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
         # Whoever copies arrives once, with one tile or with both.
@@ -139,25 +134,6 @@ class _Writer:
                     )
         T.evaluate(T.ptx.fence.mbarrier_init.release.cluster())
         T.evaluate(T.cuda.cta_sync())
-
-    def _place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
-        """The tile of a number: that of A, that of B, and the place on each axis of the batch.
-
-        Some tiles of A follow one another, so that blocks that run together share tiles of B.
-        """
-        T = self._t
-        a_tiles, b_tiles = self._tiles
-        whole, group = a_tiles * b_tiles, self._tile.group
-        rest = T.Bind(number % whole)
-        first = T.Bind(rest // (group * b_tiles) * group)
-        size = T.Bind(T.min(a_tiles - first, group))
-        inside = T.Bind(rest % (group * b_tiles))
-        batch, places = number // whole, {}
-        for axis in reversed(self._product.batch):
-            size_of = self._int(multiply([self._extents[axis]]))
-            places[axis] = T.Bind(batch % size_of)
-            batch = batch // size_of
-        return T.Bind(first + inside % size), T.Bind(inside // size), places
 
     def _produce_tiles(self, thread: Any, block: Any, blocks: Any, rounds: Any) -> None:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
@@ -180,7 +156,7 @@ class _Writer:
     def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
         """Copy the stages of a tile as they come free."""
         T, tile = self._t, self._tile
-        a, b, batch = self._place(number)
+        a, b, batch = self._grid.place(number)
         tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
         mapped = [(side, row) for side, row in tiles if side.is_mapped]
         with T.serial(self._steps) as step:
@@ -191,7 +167,7 @@ class _Writer:
             )
             full, term = self._full.ptr_to([stage]), step * tile.depth
             if mapped:
-                expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * k.ITEM)
+                expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * ITEM)
                 with T.If(thread == 0), T.Then():
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
@@ -209,7 +185,7 @@ class _Writer:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // k.WARPGROUP - 1)
-        a, b, batch = self._place(number)
+        a, b, batch = self._grid.place(number)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         with T.serial(self._steps) as step:
@@ -225,7 +201,27 @@ class _Writer:
         T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
         with T.If(thread % k.WARPGROUP == 0), T.Then():
             self._free(turn * self._steps + self._steps - 1)
-        self._results.store(thread, consumer, a * self._a.rows, b * self._b.rows, batch, sums)
+        self._store(thread, consumer, (a * self._a.rows, b * self._b.rows), batch, sums)
+
+    def _store(
+        self, thread: Any, consumer: Any, first: Place, batch: Mapping[int, Any], sums: Any
+    ) -> None:
+        """Store the tile of a consumer; the block's begins at a place."""
+        T, tile, out = self._t, self._tile, self._tiles_out
+        at = (first[0] + consumer * k.ROWS * tile.parts, first[1])
+        if out is not None:
+            out.begin(thread, consumer)
+        lane = thread % k.WARPGROUP
+        row, column = T.Bind(lane // 32 * 16 + lane % 32 // 4), T.Bind(lane % 4 * 2)
+        for part in range(tile.parts):
+            self._results.store(
+                *(sums, part * tile.columns // 2, tile.columns, (row, column)),
+                (at[0] + part * k.ROWS + row, at[1] + column),
+                batch,
+                (consumer, part),
+            )
+        if out is not None:
+            out.copy(thread, consumer, at, batch)
 
     def _free(self, count: Any) -> None:
         """Let a stage be filled anew."""
@@ -241,7 +237,7 @@ class _Writer:
         each = tile.columns // 2
         firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)
         for side, word, first in zip(self._sides, words, firsts, strict=True):
-            leading = tile.depth * k.LINE_BYTES // UNIT if side.turned else 1
+            leading = tile.depth * LINE_BYTES // UNIT if side.turned else 1
             where = side.stages.ptr_to([stage, first])
             describe = T.cuda.wgmma.encode_matrix_descriptor
             T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
@@ -249,8 +245,8 @@ class _Writer:
         turned = (int(self._a.turned), int(self._b.turned))
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
-            for term in range(0, tile.depth, k.TERMS):
-                a = words[0][0] + T.uint64(self._a.describe(part, term))
+            for term in range(0, tile.depth, TERMS):
+                a = words[0][0] + T.uint64(self._a.describe(part * k.ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
                 T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())

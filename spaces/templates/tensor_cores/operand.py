@@ -1,4 +1,4 @@
-"""How an operand of a product for Hopper reaches shared memory: by a tensor map, or by threads."""
+"""How an operand of a product reaches shared memory: by a tensor map, or by threads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
-from spaces.templates.tensor_cores import knob_model as k
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, multiply, read_dimensions
+from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
@@ -24,6 +24,8 @@ class Operand:
         tensor: the operand in global memory.
         extents: of the contraction's axes.
         rows: of a block's tile, or columns; `lines` those of a piece, where terms are dense.
+        threads: that copy.
+        by_map: whether a tensor map is made, if there can be one.
     """
 
     def __init__(
@@ -37,47 +39,75 @@ class Operand:
         rows: int,
         lines: int,
         depth: int,
+        threads: int,
+        by_map: bool,
     ) -> None:
-        self._t, self._product, self._number, self._tensor = T, product, number, tensor
-        self._extents = extents
+        self._t, self._product, self.number, self._tensor = T, product, number, tensor
+        self._extents, self._threads = extents, threads
         self.rows, self._depth = rows, depth
         self.turned, self.is_mapped = product.turned[number], product.mapped[number]
         self._lines = depth if self.turned else lines
         self._dims = [axis.dims[number] for axis in product.c.axes]
         self._batch = tuple(a for a in product.batch if self._dims[a] is not None)
-        if self.is_mapped:
+        if by_map and self.is_mapped:
             tiled, terms = product.tiled(number), (product.reduction,)
             first = [tiled, terms] if self.turned else [terms, tiled]
             found = read_dimensions(tensor, self._dims, [*first, *((a,) for a in self._batch)])
             self._rank = len(found)
-            self._map = encode_map(T, tensor, found, [k.LINE, self._lines])
+            self._map = encode_map(T, tensor, found, [LINE, self._lines])
 
     @property
     def size(self) -> Any:
         """The number of rows, or of columns: a number or an expression."""
-        return multiply([self._extents[axis] for axis in self._product.tiled(self._number)])
+        return multiply([self._extents[axis] for axis in self._product.tiled(self.number)])
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
         shape = (stages, self.rows * self._depth)
-        self.stages = pool.alloc(shape, self._product.kind, align=k.PATTERN_BYTES)
+        self.stages = pool.alloc(shape, self._product.kind, align=PATTERN_BYTES)
 
     def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
         """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
         T, lines = self._t, self._lines
         others = [batch[axis] for axis in self._batch]
         if self.turned:
-            pieces = [[row + at, term] for at in range(0, self.rows, k.LINE)]
+            pieces = [[row + at, term] for at in range(0, self.rows, LINE)]
         else:
             pieces = [
                 [term + line, row + at]
                 for at in range(0, self.rows, lines)
-                for line in range(0, self._depth, k.LINE)
+                for line in range(0, self._depth, LINE)
             ]
         load = T.ptx[_LOAD.format(self._rank)]
         for number, place in enumerate(pieces):
-            where = self.stages.ptr_to([stage, number * lines * k.LINE])
+            where = self.stages.ptr_to([stage, number * lines * LINE])
             T.evaluate(load(where, self._map, *place, *others, barrier))
+
+    def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
+        """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
+        T, each = self._t, UNIT // ITEM
+        along = (self.rows if self.turned else self._depth) // each
+        total = self.rows * self._depth // each
+        terms = multiply([self._extents[self._product.reduction]])
+        for turn in range(-(-total // self._threads)):
+            number = thread + turn * self._threads
+            dense, line = number % along * each, number // along
+            r, t = (dense, line) if self.turned else (line, dense)
+            place = (row + r, term + t)
+            left = self.size - place[0] if self.turned else terms - place[1]
+            other = place[1] < terms if self.turned else place[0] < self.size
+            inside = T.And(left > 0, other)
+            whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
+            size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
+            near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
+            source = self._tensor.ptr_to(self._index(near, far, batch))
+            where = self.stages.ptr_to([stage, self.offset(r, t)])
+            copy = T.ptx["cp.async.cg.shared.global"](where, source, UNIT, size)
+            if total % self._threads and turn == total // self._threads:
+                with T.If(number < total), T.Then():
+                    T.evaluate(copy)
+            else:
+                T.evaluate(copy)
 
     def fill(
         self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
@@ -91,10 +121,10 @@ class Operand:
         T = self._t
         held = self.count_held()
         dense = self.rows if self.turned else self._depth
-        with T.serial(self.rows * self._depth // (k.WARPGROUP * held)) as turn:
+        with T.serial(self.rows * self._depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
-                number = (turn * held + i) * k.WARPGROUP + thread
+                number = (turn * held + i) * self._threads + thread
                 along, across = number % dense, number // dense
                 return (along, across) if self.turned else (across, along)
 
@@ -102,46 +132,51 @@ class Operand:
                 r, t = place(i)
                 T.buffer_store(own, self._read(row + r, term + t, batch), [i])
             with T.unroll(held) as i:
-                T.buffer_store(self.stages, own[i], [stage, self._offset(*place(i))])
+                T.buffer_store(self.stages, own[i], [stage, self.offset(*place(i))])
 
     def count_held(self) -> int:
         """Elements that a thread has under way; none where a map describes the operand."""
         if self.is_mapped:
             return 0
-        return gcd(self.rows * self._depth // k.WARPGROUP, k.HELD)
+        return gcd(self.rows * self._depth // self._threads, HELD)
 
-    def describe(self, part: int, term: int) -> int:
-        """Units of 16 bytes from the start of the rows of `part` 0 to what an instruction reads."""
+    def describe(self, row: int, term: int) -> int:
+        """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
         if self.turned:
-            lines = part * self._depth + term
-            return lines * k.LINE_BYTES // UNIT
-        lines = term // k.LINE * self._lines + part * k.ROWS
-        return (lines * k.LINE_BYTES + term % k.LINE * k.ITEM) // UNIT
+            lines = row // LINE * self._depth + term
+            return lines * LINE_BYTES // UNIT
+        lines = term // LINE * self._lines + row
+        return (lines * LINE_BYTES + term % LINE * ITEM) // UNIT
 
     def _read(self, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """An element; zero beyond the tensor."""
         T, product = self._t, self._product
-        places = spread(self._extents, product.tiled(self._number), row)
-        places |= {product.reduction: term, **batch}
+        terms = multiply([self._extents[product.reduction]])
+        inside = T.And(row < self.size, term < terms)
+        element = self._tensor[tuple(self._index(row, term, batch))]
+        return T.if_then_else(inside, element, T.Cast(product.kind, 0.0))
+
+    def _index(self, row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
+        """The index of an element."""
+        places = spread(self._extents, self._product.tiled(self.number), row)
+        places |= {self._product.reduction: term, **batch}
         index: list[Any] = [0 for _ in self._tensor.shape]
         for axis, dim in enumerate(self._dims):
             if dim is not None and axis in places:
                 index[dim] = places[axis]
-        terms = multiply([self._extents[product.reduction]])
-        inside = T.And(row < self.size, term < terms)
-        return T.if_then_else(inside, self._tensor[tuple(index)], T.Cast(product.kind, 0.0))
+        return index
 
-    def _offset(self, row: Any, term: Any) -> Any:
+    def offset(self, row: Any, term: Any) -> Any:
         """Where an element of a tile lies, by the swizzle of its line."""
         along, line = (row, term) if self.turned else (term, row)
         if self.turned:
-            first = along // k.LINE * self._lines + line
+            first = along // LINE * self._lines + line
         else:
-            first = (line // self._lines * (self._depth // k.LINE) + along // k.LINE) * self._lines
+            first = (line // self._lines * (self._depth // LINE) + along // LINE) * self._lines
             first = first + line % self._lines
-        each = UNIT // k.ITEM
-        unit = along % k.LINE // each ^ first % (k.LINE_BYTES // UNIT)
-        return first * k.LINE + unit * each + along % each
+        each = UNIT // ITEM
+        unit = along % LINE // each ^ first % (LINE_BYTES // UNIT)
+        return first * LINE + unit * each + along % each
 
 
 def spread(extents: Sequence[Any], axes: Sequence[int], place: Any) -> dict[int, Any]:

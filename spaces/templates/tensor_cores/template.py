@@ -1,4 +1,4 @@
-"""The template for products in halves on Hopper's tensor cores."""
+"""The templates for products in halves on tensor cores."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
 from spaces.templates.contraction.match import Match, extents_of_shapes, tidy_stages
 from spaces.templates.contraction.shape import over_shapes
-from spaces.templates.tensor_cores import costs, knob_model
-from spaces.templates.tensor_cores.hopper import write_product
+from spaces.templates.tensor_cores import costs
+from spaces.templates.tensor_cores.family import Family, family_of
 from spaces.templates.tensor_cores.product import Product, find_product
+from spaces.templates.tensor_cores.tile import Tile
 from tuner.task import Instance, Task
 
-_VERSION = 1
 
-
-class HopperTemplate:
-    """Tiles of a product that one warpgroup copies ahead and others multiply.
+class TensorCoreTemplate:
+    """Tiles of a product, whose operands are copied into shared memory ahead of time.
 
     Args:
         extents: extents of the axes for each shape that it is tuned for.
     """
 
     def __init__(
-        self, product: Product, gpu: Gpu, extents: Mapping[Instance, Sequence[int]]
+        self,
+        family: Family,
+        product: Product,
+        gpu: Gpu,
+        extents: Mapping[Instance, Sequence[int]],
     ) -> None:
-        self._product, self._gpu, self._extents = product, gpu, extents
-        self._choices = knob_model.choices_of(product)
+        self._family, self._product, self._gpu, self._extents = family, product, gpu, extents
+        self._choices = family.choices_of(product)
 
-    def at(self, instance: Instance) -> HopperTemplate:
+    def at(self, instance: Instance) -> TensorCoreTemplate:
         """See `spaces.templates.base.ShapedTemplate`."""
         shaped = copy.copy(self)
         shaped._product = self._product.of(self._product.c.of_extents(self._extents[instance]))
@@ -45,8 +48,8 @@ class HopperTemplate:
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.templates.base.ShapedTemplate`."""
-        product, columns = self._over_shapes(knobs)
-        cycles = costs.estimate(product, self._gpu, columns).cycles
+        product, tile = self._over_shapes(knobs)
+        cycles = costs.estimate(product, self._gpu, tile).cycles
         return np.asarray(cycles / self._gpu.hertz)
 
     def layout(self, knobs: Knobs) -> str:
@@ -55,41 +58,45 @@ class HopperTemplate:
 
     @property
     def name(self) -> str:
-        return f"kernel:hopper-product-{_VERSION}"
+        return self._family.name
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
 
     def costs_s(self, columns: Columns) -> Costs:
-        return costs.costs_s(self._product, self._gpu, columns)
+        tile = self._family.tile_of(columns)
+        seconds = costs.estimate(self._product, self._gpu, tile).cycles / self._gpu.hertz
+        return np.where(self._family.feasible(self._product, self._gpu, tile), seconds, np.inf)
 
     def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
         """See `spaces.templates.tensor_cores.costs.traits`."""
-        return costs.traits(self._product, self._gpu, columns)
+        return costs.traits(self._product, self._gpu, self._family.tile_of(columns))
 
     def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
         """See `spaces.features.knob_features.HasShapeTraits`."""
-        product, columns = self._over_shapes(knobs)
-        return costs.traits(product, self._gpu, columns)
+        product, tile = self._over_shapes(knobs)
+        return costs.traits(product, self._gpu, tile)
 
     def apply(self, schedule: Any, knobs: Knobs) -> Any:
         match = Match(schedule.mod["main"], schedule, tidy_stages(schedule))
-        program = write_product(match, self._product, knobs, self._gpu.multiprocessors)
+        tile = self._family.tile_of(knobs)
+        program = self._family.write(match, self._product, tile, self._gpu.multiprocessors)
         return new_schedule(tvm_compat.normalize(program))
 
-    def _over_shapes(self, knobs: Knobs) -> tuple[Product, Columns]:
+    def _over_shapes(self, knobs: Knobs) -> tuple[Product, Tile]:
         c, columns = over_shapes(self._product.c, self._extents, knobs)
-        return self._product.of(c), columns
+        return self._product.of(c), self._family.tile_of(columns)
 
 
-def hopper_templates(task: Task, match: Match | None) -> list[Template]:
-    """The template of a task; empty where it is no product in halves, or its operands begin at
-    places that no tensor map can say."""
-    if match is None:
+def tensor_core_templates(task: Task, match: Match | None) -> list[Template]:
+    """The template of a task; empty where it is no product in halves."""
+    gpu = gpu_of(task.target)
+    family = family_of(gpu)
+    if match is None or family is None:
         return []
     found = None
     extents, largest = extents_of_shapes(match, task.shapes)
-    with refusals(f"the template for products on Hopper, {task.name}"):
+    with refusals(f"the template for products on tensor cores, {task.name}"):
         found = find_product(match, largest)
-    return [] if found is None else [HopperTemplate(found, gpu_of(task.target), extents)]
+    return [] if found is None else [TensorCoreTemplate(family, found, gpu, extents)]

@@ -12,6 +12,7 @@ import pytest
 from spaces.templates.gpu.knob_model import block_of
 from tests.spaces.emulation import knob_samples, product_samples, rule_samples
 from tests.spaces.emulation.samples import Sample, rare, wrong
+from tests.spaces.templates.tensor_cores import products
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
@@ -83,10 +84,13 @@ def test_sizes_are_of_two_and_a_half_tiles_and_more_and_no_multiples(name: str) 
 
 
 @pytest.mark.parametrize("number", [5, pytest.param(_MANY, marks=_LONG)])
-def test_samples_of_the_template_for_hopper_are_right_in_every_layout(number: int) -> None:
-    drawn = list(product_samples.drawn(number))
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
+    target: str, number: int
+) -> None:
+    drawn = list(product_samples.drawn(target, number))
     assert len({sample.settings for sample in drawn}) == number
     if number == _MANY:
         values = (value for sample in drawn for value in sample.values)
-        assert rare(values, product_samples.values_of()) == {}
+        assert rare(values, product_samples.values_of(target)) == {}
     assert wrong(drawn) == {}

@@ -11,6 +11,7 @@ from spaces.targets.target import emulate_target
 from tuner.task import Task
 
 HOPPER = emulate_target('{"kind":"cuda","arch":"sm_90a"}')
+AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 _F32 = "float32"
 
 

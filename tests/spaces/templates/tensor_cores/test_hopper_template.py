@@ -19,7 +19,8 @@ from spaces.targets.gpu import gpu_of
 from spaces.targets.target import emulate_target, parse_target
 from spaces.templates.base import Knobs, every, setting
 from spaces.templates.registry import templates_of
-from spaces.templates.tensor_cores import knob_model
+from spaces.templates.tensor_cores import hopper_knobs
+from spaces.templates.tensor_cores.tile import TERMS
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, matmul, task_for
 from tuner.candidate import Draft, of_knobs
@@ -27,7 +28,6 @@ from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
-AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 LARGE = (Sizes(4096, 4096, 4096), Sizes(1000, 3000, 777), Sizes(4095, 4097, 512))
 
 
@@ -41,12 +41,12 @@ def best(space: KnobSpace, **wanted: int) -> Knobs:
     return next(s for s in space.ranked if wanted.items() <= s.items())
 
 
-def compile_setting(space: KnobSpace, knobs: Knobs) -> Any:
+def compile_setting(space: KnobSpace, knobs: Knobs, target_json: str = HOPPER) -> Any:
     """The library of a setting, with its source."""
     import tvm
 
     module = space.write(of_knobs(knobs, space.name)).mod
-    target = parse_target(HOPPER)
+    target = parse_target(target_json)
     with target:
         return tvm.compile(module, target=target, tir_pipeline=cuda_pipeline()).mod
 
@@ -69,8 +69,14 @@ def test_sums_that_begin_with_a_bias_are_left_to_the_rules() -> None:
     assert templates_of(_task(from_source(biased))) == []
 
 
-def test_devices_without_its_instructions_have_it_not() -> None:
-    assert templates_of(task_for("NT", Sizes(64, 64, 64), AMPERE)) == []
+def test_devices_have_that_of_their_family() -> None:
+    def names(arch: str) -> list[str]:
+        target = emulate_target(f'{{"kind":"cuda","arch":"{arch}"}}')
+        return [t.name for t in templates_of(task_for("NT", Sizes(64, 64, 64), target))]
+
+    assert names("sm_75") == []
+    assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-1"]
+    assert names("sm_90a") == ["kernel:hopper-product-1"]
 
 
 def _task(program: Any) -> Task:
@@ -91,7 +97,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
         assert {*columns[knob][feasible].tolist()} == {*values}
     gpu = gpu_of(HOPPER)
     for row in np.flatnonzero(feasible)[::50]:
-        tile = knob_model.tile_of(setting(columns, int(row)))
+        tile = hopper_knobs.tile_of(setting(columns, int(row)))
         assert tile.shared_bytes(32) <= gpu.dynamic_shared_bytes
         assert tile.sums < gpu.registers // tile.threads
 
@@ -109,9 +115,9 @@ def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -
         least[m] = space.least_s
     assert least[64] < least[512] < least[4096]
     chosen = best(space_of(task_for("NT", LARGE[0])))
-    tile = knob_model.tile_of(chosen)
+    tile = hopper_knobs.tile_of(chosen)
     assert tile.rows * tile.columns >= 128 * 128
-    few = knob_model.tile_of(best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
+    few = hopper_knobs.tile_of(best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
     assert few.swap
     assert few.columns <= 32
 
@@ -168,7 +174,7 @@ def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(
         for kind in ("HGMMA", "0x0", "F2FP")
     )
     stages = order.count("WARPGROUP.ARRIVE")  # the first one may be apart
-    assert len(products) == stages * parts * knobs["depth"] // knob_model.TERMS
+    assert len(products) == stages * parts * knobs["depth"] // TERMS
     assert len(waits) == 1
     assert products[-1] < waits[0] < reads[0]
 

@@ -1,0 +1,176 @@
+"""The program of a product for threads from Ampere on (PTX ISA, "mma.sync.m16n8k16", "ldmatrix",
+"cp.async").
+
+Each step of a block waits for a stage of shared memory, begins to fill the one that was used last,
+and multiplies. Copies fill in zeros beyond a tensor: only they and the stores know a shape's edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces.templates.contraction.match import Match
+from spaces.templates.tensor_cores import ampere_knobs as k
+from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.grid import Grid, begin_program
+from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.product import Product
+from spaces.templates.tensor_cores.results import Results
+from spaces.templates.tensor_cores.tile import TERMS
+
+_KINDS = {"float16": "f16", "bfloat16": "bf16"}
+_EACH = 8
+"""Rows and elements of each of the four matrices that `ldmatrix` loads."""
+
+
+def write_ampere_product(
+    match: Match, product: Product, tile: k.AmpereTile, multiprocessors: int
+) -> Any:
+    """The PrimFunc of a setting.
+
+    Args:
+        match: the program, tidied up.
+        multiprocessors: of the device; the grid is as large as the product.
+    """
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    with IRBuilder() as builder, T.prim_func():
+        epilogue = begin_program(T, match, product)
+        _Writer(T, product, tile, epilogue, match.main).write()
+    return builder.get()
+
+
+class _Writer:
+    """Writes one program."""
+
+    def __init__(
+        self, T: Any, product: Product, tile: k.AmpereTile, epilogue: Epilogue, main: Any
+    ) -> None:
+        self._t, self._product, self._tile = T, product, tile
+        extents = [axis.dom.extent for axis in main.iter_vars]
+        c = product.c
+        numbers = (c.columns_of, c.rows_of) if tile.swap else (c.rows_of, c.columns_of)
+        self._a, self._b = (
+            Operand(
+                *(T, product, number, epilogue.operands[number], extents),
+                rows=rows,
+                lines=rows,
+                depth=tile.depth,
+                threads=tile.threads,
+                by_map=False,
+            )
+            for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
+        )
+        self._grid = Grid(T, product, (self._a, self._b), extents, tile.depth, tile.group)
+        self._results = Results(T, product, numbers, epilogue, extents)
+
+    def write(self) -> None:
+        """Write what the threads do."""
+        T, tile = self._t, self._tile
+        T.device_entry()
+        block = T.cta_id([self._grid.tiles])
+        thread = T.thread_id([tile.threads])
+        pool = T.SMEMPool()
+        for side in (self._a, self._b):
+            side.allocate(pool, tile.stages)
+        pool.commit()
+        held = max(side.count_held() for side in (self._a, self._b))
+        self._own = T.alloc_buffer((held,), self._product.kind, scope="local") if held else None
+        sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+        with T.unroll(tile.sums) as i:
+            T.buffer_store(sums, T.float32(0), [i])
+        a, b, batch = self._grid.place(block)
+        first = (a * tile.rows, b * tile.columns)
+        for step in range(tile.stages - 1):
+            with T.If(step < self._grid.steps), T.Then():
+                self._copy(thread, step, first, step, batch)
+            T.evaluate(T.ptx["cp.async.commit_group"]())
+        with T.serial(self._grid.steps) as step:
+            T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
+            T.evaluate(T.cuda.cta_sync())
+            ahead = step + tile.stages - 1
+            with T.If(ahead < self._grid.steps), T.Then():
+                self._copy(thread, ahead % tile.stages, first, ahead, batch)
+            T.evaluate(T.ptx["cp.async.commit_group"]())
+            self._multiply(thread, step % tile.stages, sums)
+        self._store(thread, first, batch, sums)
+
+    def _copy(
+        self, thread: Any, stage: Any, first: tuple[Any, Any], step: Any, batch: Mapping[int, Any]
+    ) -> None:
+        """Begin to fill a stage."""
+        term = step * self._tile.depth
+        for side, row in zip((self._a, self._b), first, strict=True):
+            if side.is_mapped:
+                side.copy(thread, stage, row, term, batch)
+            else:
+                side.fill(thread, stage, row, term, batch, self._own)
+
+    def _place_warp(self, thread: Any) -> tuple[Any, Any]:
+        """The first row and column of a thread's warp."""
+        tile, warp = self._tile, thread // k.WARP
+        row = warp // tile.column_warps * (k.ROWS * tile.row_parts)
+        return row, warp % tile.column_warps * tile.warp_columns
+
+    def _multiply(self, thread: Any, stage: Any, sums: Any) -> None:
+        """Multiply a stage."""
+        T, tile = self._t, self._tile
+        kind = _KINDS[self._product.kind]
+        multiply = T.ptx[f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"]
+        row, column = map(T.Bind, self._place_warp(thread))
+        lane = T.Bind(thread % k.WARP)
+        of_a = T.alloc_buffer((4 * tile.row_parts,), "uint32", scope="local")
+        of_b = T.alloc_buffer((4,), "uint32", scope="local")
+        for term in range(0, tile.depth, TERMS):
+            for part in range(tile.row_parts):
+                self._load_a(of_a, 4 * part, stage, row + part * k.ROWS, term, lane)
+            for pair in range(tile.column_parts):
+                self._load_b(of_b, stage, column + pair * 2 * k.COLUMNS, term, lane)
+                for part in range(tile.row_parts):
+                    factors = [of_a[4 * part + i] for i in range(4)]
+                    for half in range(2):
+                        place = part * tile.warp_columns // 2 + (2 * pair + half) * 4
+                        own = [sums[place + i] for i in range(4)]
+                        others = [of_b[2 * half], of_b[2 * half + 1]]
+                        T.evaluate(multiply(*own, *factors, *others, *own))
+
+    def _load_a(self, to: Any, first: int, stage: Any, row: Any, term: int, lane: Any) -> None:
+        """16 rows by 16 terms: matrices of 8 rows, then those of the later terms."""
+        below, later = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
+        within = lane % _EACH
+        if self._a.turned:
+            self._load(self._a, to, first, stage, row + below, term + later + within)
+        else:
+            self._load(self._a, to, first, stage, row + below + within, term + later)
+
+    def _load_b(self, to: Any, stage: Any, column: Any, term: int, lane: Any) -> None:
+        """16 columns by 16 terms: matrices of the later terms, then those of the next columns."""
+        later, beside = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
+        within = lane % _EACH
+        if self._b.turned:
+            self._load(self._b, to, 0, stage, column + beside, term + later + within)
+        else:
+            self._load(self._b, to, 0, stage, column + beside + within, term + later)
+
+    def _load(self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any) -> None:
+        T = self._t
+        turn = ".trans" if side.turned else ""
+        load = T.ptx[f"ldmatrix.sync.aligned.m8n8.x4{turn}.shared.b16"]
+        where = side.stages.ptr_to([stage, side.offset(row, term)])
+        T.evaluate(load(*(to[first + i] for i in range(4)), where))
+
+    def _store(
+        self, thread: Any, first: tuple[Any, Any], batch: Mapping[int, Any], sums: Any
+    ) -> None:
+        """Store a thread's sums."""
+        T, tile = self._t, self._tile
+        row, column = self._place_warp(thread)
+        lane = thread % k.WARP
+        row, column = T.Bind(row + lane // 4), T.Bind(column + lane % 4 * 2)
+        for part in range(tile.row_parts):
+            inside = (row + part * k.ROWS, column)
+            at = (first[0] + inside[0], first[1] + inside[1])
+            place = part * tile.warp_columns // 2
+            self._results.store(sums, place, tile.warp_columns, inside, at, batch)

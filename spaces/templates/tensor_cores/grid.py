@@ -1,0 +1,72 @@
+"""The blocks of a product: how many tiles there are, and which tile has which number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spaces.templates.contraction.match import Match
+from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.product import Product
+from spaces.templates.tensor_cores.tensor_map import multiply
+
+
+class Grid:
+    """Tiles of A by tiles of B, for each of a batch.
+
+    Args:
+        T: TVM's script.
+        sides: A and B.
+        extents: of the axes of the contraction.
+        depth: terms of a step.
+        group: tiles of A whose blocks follow one another.
+    """
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        sides: Sequence[Operand],
+        extents: Sequence[Any],
+        depth: int,
+        group: int,
+    ) -> None:
+        self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
+        self._a_tiles, self._b_tiles = (self._count(side.size, side.rows) for side in sides)
+        self.steps = self._count(multiply([extents[product.reduction]]), depth)
+        batches = self._int(multiply([extents[axis] for axis in product.batch]))
+        self.tiles = self._a_tiles * self._b_tiles * batches
+
+    def _int(self, size: Any) -> Any:
+        return size if isinstance(size, int) else self._t.Cast("int32", size)
+
+    def _count(self, size: Any, tile: int) -> Any:
+        return (self._int(size) + tile - 1) // tile
+
+    def place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
+        """The tile of a number: that of A, that of B, and the place on each axis of the batch.
+
+        Some tiles of A follow one another, so that blocks that run together share tiles of B.
+        """
+        T, group = self._t, self._group
+        rest = T.Bind(number % (self._a_tiles * self._b_tiles))
+        first = T.Bind(rest // (group * self._b_tiles) * group)
+        size = T.Bind(T.min(self._a_tiles - first, group))
+        inside = T.Bind(rest % (group * self._b_tiles))
+        batch, places = number // (self._a_tiles * self._b_tiles), {}
+        for axis in reversed(self._batch):
+            extent = self._int(multiply([self._extents[axis]]))
+            places[axis] = T.Bind(batch % extent)
+            batch = batch // extent
+        return T.Bind(first + inside % size), T.Bind(inside // size), places
+
+
+def begin_program(T: Any, match: Match, product: Product) -> Epilogue:
+    """Begin a PrimFunc with the parameters of a program, and give what that does to its sums."""
+    T.func_name("main")
+    T.func_attr({"tirx.noalias": True})
+    parameters = [*match.schedule.mod["main"].params]
+    tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
+    tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
+    return Epilogue(match, product.c, [*zip(parameters, tensors, strict=True)])

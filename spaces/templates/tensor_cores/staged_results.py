@@ -1,0 +1,121 @@
+"""Results of a product for Hopper that leave as tiles, through shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import Any
+
+from spaces.templates.tensor_cores import hopper_knobs as k
+from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.tensor_cores.product import Product
+from spaces.templates.tensor_cores.results import Place, Results
+from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, read_dimensions
+from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
+
+_STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"
+
+
+class StagedResults(Results):
+    """Stores sums in tiles of shared memory, one for each consumer, which are then copied."""
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        sides: tuple[int, int],
+        epilogue: Epilogue,
+        extents: Sequence[Any],
+        tile: k.HopperTile,
+    ) -> None:
+        super().__init__(T, product, sides, epilogue, extents)
+        self._tile = tile
+        self._plan_tiles()
+
+    def _plan_tiles(self) -> None:
+        """Lines of shared memory along what is dense in the result, and the map of it."""
+        product, tile = self._product, self._tile
+        self._item = product.out_bits // 8
+        groups = [product.tiled(side) for side in self._sides]
+        self._by_rows = product.out_dense in groups[0]
+        self._lines: int
+        dense, self._lines = (k.ROWS, tile.columns) if self._by_rows else (tile.columns, k.ROWS)
+        self._line_bytes = gcd(dense * self._item, LINE_BYTES)
+        self._line = self._line_bytes // self._item
+        order = groups if self._by_rows else groups[::-1]
+        dims = [axis.out_dim for axis in product.c.axes]
+        tensor = self._epilogue.result
+        found = read_dimensions(tensor, dims, [*order, *((axis,) for axis in product.batch)])
+        self._rank = len(found)
+        self._map = encode_map(self._t, tensor, found, [self._line, self._lines])
+
+    def allocate(self, pool: Any) -> None:
+        """Make room for the tiles of all consumers."""
+        size = self._tile.parts * k.ROWS * self._tile.columns
+        shape = (self._tile.consumers, size)
+        kind = str(self._epilogue.result.dtype)
+        self._room = pool.alloc(shape, kind, align=PATTERN_BYTES)
+
+    def begin(self, thread: Any, consumer: Any) -> None:
+        """Wait until a consumer's tile is free."""
+        self.finish(thread)
+        self._meet(consumer)
+
+    def finish(self, thread: Any) -> None:
+        """Wait until what was stored is out of shared memory."""
+        T = self._t
+        with T.If(thread % k.WARPGROUP == 0), T.Then():
+            T.evaluate(T.ptx["cp.async.bulk.wait_group.read"](0))
+
+    def copy(self, thread: Any, consumer: Any, at: Place, batch: Mapping[int, Any]) -> None:
+        """Have a consumer's tile copied to the result, once all its threads have filled it."""
+        T = self._t
+        T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
+        self._meet(consumer)
+        with T.If(thread % k.WARPGROUP == 0), T.Then():
+            self._copy(consumer, *at, batch)
+
+    def _meet(self, consumer: Any) -> None:
+        """Wait for the threads of a consumer."""
+        T = self._t
+        T.evaluate(T.ptx["bar.sync"](T.Cast("uint32", consumer + 1), T.uint32(k.WARPGROUP)))
+
+    def _put(
+        self, total: Any, inside: Place, at: Place, batch: Mapping[int, Any], room: Sequence[Any]
+    ) -> None:
+        """Store one element in a tile.
+
+        Args:
+            room: the consumer, and the part of its rows.
+        """
+        T, tile = self._t, self._tile
+        consumer, part = room
+        value = self._epilogue.value(total, self._places(at, batch))
+        dense, line = inside if self._by_rows else inside[::-1]
+        # Lines of a piece, one piece behind the other; units change places by the line's number.
+        units = self._line_bytes // UNIT
+        each = UNIT // self._item
+        place = dense % self._line
+        unit = (place // each) ^ (line * units // 8 % units)
+        piece = dense // self._line * self._lines + line
+        first = part * k.ROWS * tile.columns
+        T.buffer_store(
+            self._room, value, [consumer, first + piece * self._line + unit * each + place % each]
+        )
+
+    def _copy(self, consumer: Any, row: Any, column: Any, batch: Mapping[int, Any]) -> None:
+        """Have a consumer's tile copied to the result."""
+        T, tile = self._t, self._tile
+        store = T.ptx[_STORE.format(self._rank)]
+        others = [batch[axis] for axis in self._product.batch]
+        size = k.ROWS * tile.columns
+        for part in range(tile.parts):
+            first = (row + part * k.ROWS, column)
+            for piece in range(size // (self._line * self._lines)):
+                dense, line = first if self._by_rows else first[::-1]
+                place = (dense + piece * self._line, line)
+                where = self._room.ptr_to(
+                    [consumer, part * size + piece * self._line * self._lines]
+                )
+                T.evaluate(store(self._map, *place, *others, where))
+        T.evaluate(T.ptx["cp.async.bulk.commit_group"]())

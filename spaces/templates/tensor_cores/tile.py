@@ -1,0 +1,90 @@
+"""Sizes of a block's tile of a product, as costs and programs ask for them.
+
+What is called A is the operand that gives the rows of instructions, B the one that gives columns.
+Each size is that of one setting, or an array of those of many.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from spaces.targets.gpu import Gpu
+
+SWAP, STAGES, GROUP = "swap", "stages", "group"
+"""Knobs that all have: whether A gives the result's columns, stages of shared memory, and tiles of
+A whose blocks follow one another."""
+TERMS, ITEM = 16, 2
+"""Terms of one instruction, and bytes of an element."""
+LINE, LINE_BYTES, PATTERN_BYTES = 64, 128, 1024
+"""Elements and bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the
+bytes after which that repeats."""
+HELD = 64
+"""Elements that a thread has under way, at most, where threads copy one by one."""
+SHARED_BYTES = 128.0
+"""Of a multiprocessor's shared memory, read in a cycle."""
+
+
+class Tile(Protocol):
+    """The sizes that follow from a setting."""
+
+    @property
+    def swap(self) -> Any: ...
+
+    @property
+    def rows(self) -> Any:
+        """Rows of A."""
+
+    @property
+    def columns(self) -> Any:
+        """Rows of B, which are columns of the instructions."""
+
+    @property
+    def depth(self) -> Any:
+        """Terms of a stage."""
+
+    @property
+    def stages(self) -> Any: ...
+
+    @property
+    def group(self) -> Any: ...
+
+    @property
+    def persistent(self) -> Any:
+        """Whether a multiprocessor's block goes from tile to tile."""
+
+    @property
+    def staged(self) -> Any:
+        """Whether results go through shared memory."""
+
+    @property
+    def sums(self) -> Any:
+        """Sums of a thread."""
+
+    @property
+    def threads(self) -> Any:
+        """Threads of a block; `copiers` are those that copy operands."""
+
+    @property
+    def copiers(self) -> Any: ...
+
+    @property
+    def apart(self) -> Any:
+        """Parts of a block that wait for its stages each by themselves."""
+
+    @property
+    def stage_bytes(self) -> Any:
+        """Shared memory of both operands' tiles of one stage."""
+
+    def shared_bytes(self, out_bits: int) -> Any:
+        """Shared memory of a block, whose results have elements of so many bits."""
+
+    def registers(self, gpu: Gpu) -> Any:
+        """Registers that the compiler gives each thread."""
+
+    def multiplying(self, gpu: Gpu, rate: float) -> Any:
+        """Cycles in which tensor cores multiply a stage, at a share of their rate."""
+
+
+def fills_lines(rows: Any) -> Any:
+    """Whether rows that are dense in an operand lie in whole lines."""
+    return rows % LINE == 0

@@ -1,0 +1,67 @@
+"""The template for products on tensor cores from Ampere on: its settings, and what the compiler
+makes of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spaces.codegen.cuda.compile import compile_cuda
+from spaces.design_space.knob_space import KnobSpace
+from spaces.targets.gpu import gpu_of
+from spaces.templates.base import every, setting
+from spaces.templates.registry import templates_of
+from spaces.templates.tensor_cores import ampere_knobs
+from tests.needed import needs_nvcc
+from tests.spaces.templates.tensor_cores.products import AMPERE, PROGRAMS, Sizes, task_for
+from tests.spaces.templates.tensor_cores.test_hopper_template import (
+    LARGE,
+    compile_setting,
+    disassemble,
+)
+
+pytestmark = pytest.mark.tvm
+
+
+def space_of(name: str, sizes: Sizes) -> KnobSpace:
+    task = task_for(name, sizes, AMPERE)
+    (template,) = templates_of(task)
+    return KnobSpace(task, template)
+
+
+@pytest.mark.parametrize("name", ["NT", "TT", "open rows"])
+def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) -> None:
+    space = space_of(name, PROGRAMS[name][1][0])
+    columns = every(space.template)
+    feasible = np.isfinite(space.template.costs_s(columns))
+    for knob, values in space.template.choices.items():
+        assert {*columns[knob][feasible].tolist()} == {*values}
+    gpu = gpu_of(AMPERE)
+    for row in np.flatnonzero(feasible)[::50]:
+        tile = ampere_knobs.tile_of(setting(columns, int(row)))
+        assert tile.shared_bytes(16) <= gpu.dynamic_shared_bytes
+        assert tile.threads * tile.registers(gpu) <= gpu.registers
+
+
+@needs_nvcc
+@pytest.mark.parametrize("sizes", LARGE, ids=str)
+@pytest.mark.parametrize("name", ["NT", "NN"])
+def test_the_best_predicted_multiply_what_was_copied_ahead(
+    name: str, sizes: Sizes, tmp_path: Path
+) -> None:
+    space = space_of(name, sizes)
+    best = space.ranked[0]
+    source = compile_setting(space, best, AMPERE).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, "sm_80")
+    (use,) = code.uses.values()
+    assert use.stack_bytes == use.spill_store_bytes == 0
+    assert use.registers <= gpu_of(AMPERE).registers // use.threads
+    assembly = disassemble(code.binary, tmp_path)
+    assert {*re.findall(r"HMMA\.\w+", assembly)} == {"HMMA.16816"}
+    assert "LDSM.16" in assembly
+    copied = (sizes.k, sizes.k if name == "NT" else sizes.n)
+    assert ("LDGSTS.E.BYPASS.128" in assembly) == any(size % 8 == 0 for size in copied)
+    assert best["stages"] >= 3
