@@ -356,7 +356,7 @@ def test_a_program_of_known_shape_is_left_to_the_rules() -> None:
     assert templates_of(replace(symbolic_task("dense"), shapes=())) == []
 
 
-def test_other_element_types_have_no_template() -> None:
+def test_other_element_types_have_none_of_these() -> None:
     from tvm import te
 
     m = te.var("M", "int64")
@@ -365,7 +365,8 @@ def test_other_element_types_have_no_template() -> None:
     k = te.reduce_axis((size(0), size(64)), "k")
     c = te.compute((m, size(64)), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")
     task = task_of(te.create_prim_func([a, b, c]), CUDA, name="program")
-    assert templates_of(replace(task, shapes=(((("M", 5),), 1.0),))) == []
+    found = templates_of(replace(task, shapes=(((("M", 5),), 1.0),)))
+    assert not any(isinstance(template, GpuContractionTemplate) for template in found)
 
 
 def scheduled(name: str, knobs: Knobs) -> Any:
