@@ -17,7 +17,6 @@ from spaces.targets.target import choose_deploy_target
 from spaces.templates.base import FAMILY
 from spaces.templates.registry import template_named
 from tuner.candidate import Candidate, family, knobs_of
-from tuner.errors import TunerError
 from tuner.task import Task
 
 _KINDS = {
@@ -83,7 +82,7 @@ class Explanation:
     Attributes:
         settings: of its space's knobs; None where it has none.
         loops: of the heaviest block, outermost first; none of a program for threads.
-        kernels: of a device, as compiled; empty where the compiler is not here.
+        kernels: of a device, as compiled; empty where they do not compile here.
         parallel_steps: that are shared out to `cores`; 1 where nothing is.
         busy: share of the cores' time that they leave none idle, if all steps take equally long.
         lanes: elements of the vectors that it computes with; 1 without vectors.
@@ -146,10 +145,11 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
 
 
 def _compile(module: Any, target: str) -> tuple[KernelOf, ...]:
-    """What the compiler says of a scheduled module's kernels; nothing where it is not here."""
+    """What the compiler says of a scheduled module's kernels; nothing where they do not compile
+    here."""
     try:
         uses = kernels_of(build_artifact(module, choose_deploy_target(target)))
-    except TunerError:
+    except Exception:  # no compiler is here, or TVM raises whatever its C++ side threw
         return ()
     return tuple(
         KernelOf(name, use.threads, use.registers, use.stack_bytes) for name, use in uses.items()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from spaces.targets.config import Config
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, usual_numbers
@@ -15,6 +18,8 @@ launch, as TVM does for the scope `shared.dyn`."""
 THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 """Of a block, on every device since sm_50."""
 _MOST_REGISTERS = 255
+_PARTS, _REGISTER_UNIT = 4, 8
+"""Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FEW_MADDS = (70, 75, 80)
 _TENSOR_OPERATIONS = ((90, 4096), (80, 2048), (0, 1024))
 """Of a multiprocessor in a cycle, in float16, from these architectures on."""
@@ -67,6 +72,27 @@ class Gpu:
         """Shared memory that the system keeps for itself of each block on a multiprocessor."""
         n = self.numbers
         return n.multiprocessor_shared_bytes - n.block_shared_bytes
+
+
+def register_limit(gpu: Gpu, threads: Any) -> Any:
+    """Registers that a thread may have, where warps are dealt to the parts of a multiprocessor; of
+    one size of block, or of many as an array."""
+    warps = -(-np.maximum(threads, 1) // gpu.warp)
+    most = gpu.registers // (-(-warps // _PARTS) * _PARTS * gpu.warp)
+    return np.minimum(gpu.thread_registers, most - most % _REGISTER_UNIT)
+
+
+def count_resident(gpu: Gpu, shared_bytes: Any, registers: Any, threads: Any) -> Any:
+    """The number of blocks that fit on one multiprocessor together; one at least.
+
+    Args:
+        shared_bytes: of a block; `registers` are a thread's, all of one block, or of many.
+    """
+    own_bytes = np.maximum(shared_bytes + gpu.kept_shared_bytes, 1)
+    by_shared = gpu.numbers.multiprocessor_shared_bytes // own_bytes
+    by_registers = gpu.registers // (registers * threads)
+    by_threads = gpu.numbers.resident_threads // threads
+    return np.maximum(np.minimum(np.minimum(by_shared, by_registers), by_threads), 1)
 
 
 @lru_cache(maxsize=16)

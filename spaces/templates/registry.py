@@ -31,8 +31,10 @@ def gpu_templates(task: Task) -> list[Template]:
     rules do well for the others."""
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
-    from spaces.templates.tensor_cores.template import tensor_core_templates
+    from spaces.templates.tensor_cores.template import takes_halves, tensor_core_templates
 
+    if not (task.shapes or takes_halves(task)):
+        return []
     match = match_contraction(task)
     found = tensor_core_templates(task, match)
     return found or (gpu_contraction_templates(task, match) if task.shapes else [])

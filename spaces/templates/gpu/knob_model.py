@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, count_resident, register_limit
 from spaces.templates.base import Columns, Costs
 from spaces.templates.contraction.shape import Contraction
 
@@ -40,8 +40,6 @@ _MOST_LOADS = 12
 _OTHER_REGISTERS, _LOAD_REGISTERS = 32, 5
 """Registers of a thread besides sums and factors: for itself, and for each load of a step, whose
 address and guard are kept from step to step."""
-_PARTS, _REGISTER_UNIT = 4, 8
-"""Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FETCH_BYTES = 40.0
 _SHARED_LANES = 32
 _SECTOR_BYTES = 32
@@ -186,13 +184,6 @@ def registers(c: Contraction, roles: Roles, block: Block) -> Any:
     return block.accumulators + block.factors + fetching + _OTHER_REGISTERS
 
 
-def register_limit(gpu: Gpu, threads: Any) -> Any:
-    """Registers that a thread may have, where warps are dealt to the parts of a multiprocessor."""
-    warps = _ceil(np.maximum(threads, 1), gpu.warp)
-    most = gpu.registers // (_ceil(warps, _PARTS) * _PARTS * gpu.warp)
-    return np.minimum(gpu.thread_registers, most - most % _REGISTER_UNIT)
-
-
 def store_lanes(c: Contraction, roles: Roles, knobs: Mapping[str, int]) -> int:
     """Elements of the result that a thread writes at once; see `lanes`."""
     column, whole = c.axes[roles.column], block_of(knobs).columns
@@ -278,7 +269,8 @@ def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estima
     )
     blocks = row_tiles * column_tiles * batch
     waves = _ceil(blocks, gpu.multiprocessors)
-    resident = np.minimum(_resident(c, roles, gpu, b), np.maximum(waves, 1))
+    resident = count_resident(gpu, shared_bytes(c, roles, b), registers(c, roles, b), b.threads)
+    resident = np.minimum(resident, np.maximum(waves, 1))
     issuing, fetching = _issuing(c, roles, gpu, b), _fetching(c, roles, b)
     reading = _reading(gpu, columns, b)
     busy = np.maximum(np.maximum(issuing, reading), fetching)
@@ -311,15 +303,6 @@ def _count_bytes(c: Contraction) -> Any:
     indexed.append([not axis.reduce for axis in c.axes])
     each = (prod(e for e, has in zip(extents, own, strict=True) if has) for own in indexed)
     return sum(each) * _ITEM
-
-
-def _resident(c: Contraction, roles: Roles, gpu: Gpu, b: Block) -> Any:
-    """The number of blocks that fit on one multiprocessor together."""
-    own_bytes = shared_bytes(c, roles, b) + gpu.kept_shared_bytes
-    by_shared = gpu.numbers.multiprocessor_shared_bytes // np.maximum(own_bytes, 1)
-    by_registers = gpu.registers // (registers(c, roles, b) * b.threads)
-    by_threads = gpu.numbers.resident_threads // b.threads
-    return np.maximum(np.minimum(np.minimum(by_shared, by_registers), by_threads), 1)
 
 
 def _issuing(c: Contraction, roles: Roles, gpu: Gpu, b: Block) -> Any:

@@ -15,11 +15,10 @@ from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
 from spaces.templates.tensor_cores.grid import Grid, begin_program
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.results import Results
+from spaces.templates.tensor_cores.product import KINDS, Product
+from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tile import TERMS
 
-_KINDS = {"float16": "f16", "bfloat16": "bf16"}
 _EACH = 8
 """Rows and elements of each of the four matrices that `ldmatrix` loads."""
 
@@ -50,8 +49,7 @@ class _Writer:
     ) -> None:
         self._t, self._product, self._tile = T, product, tile
         extents = [axis.dom.extent for axis in main.iter_vars]
-        c = product.c
-        numbers = (c.columns_of, c.rows_of) if tile.swap else (c.rows_of, c.columns_of)
+        numbers = product.sides(tile.swap)
         self._a, self._b = (
             Operand(
                 *(T, product, number, epilogue.operands[number], extents),
@@ -98,7 +96,7 @@ class _Writer:
         self._store(thread, first, batch, sums)
 
     def _copy(
-        self, thread: Any, stage: Any, first: tuple[Any, Any], step: Any, batch: Mapping[int, Any]
+        self, thread: Any, stage: Any, first: Place, step: Any, batch: Mapping[int, Any]
     ) -> None:
         """Begin to fill a stage."""
         term = step * self._tile.depth
@@ -108,7 +106,7 @@ class _Writer:
             else:
                 side.fill(thread, stage, row, term, batch, self._own)
 
-    def _place_warp(self, thread: Any) -> tuple[Any, Any]:
+    def _place_warp(self, thread: Any) -> Place:
         """The first row and column of a thread's warp."""
         tile, warp = self._tile, thread // k.WARP
         row = warp // tile.column_warps * (k.ROWS * tile.row_parts)
@@ -117,7 +115,7 @@ class _Writer:
     def _multiply(self, thread: Any, stage: Any, sums: Any) -> None:
         """Multiply a stage."""
         T, tile = self._t, self._tile
-        kind = _KINDS[self._product.kind]
+        kind = KINDS[self._product.kind]
         multiply = T.ptx[f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"]
         row, column = map(T.Bind, self._place_warp(thread))
         lane = T.Bind(thread % k.WARP)
@@ -161,9 +159,7 @@ class _Writer:
         where = side.stages.ptr_to([stage, side.offset(row, term)])
         T.evaluate(load(*(to[first + i] for i in range(4)), where))
 
-    def _store(
-        self, thread: Any, first: tuple[Any, Any], batch: Mapping[int, Any], sums: Any
-    ) -> None:
+    def _store(self, thread: Any, first: Place, batch: Mapping[int, Any], sums: Any) -> None:
         """Store a thread's sums."""
         T, tile = self._t, self._tile
         row, column = self._place_warp(thread)

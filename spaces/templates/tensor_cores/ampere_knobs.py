@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
@@ -24,7 +24,8 @@ from spaces.templates.tensor_cores.tile import (
     SHARED_BYTES,
     STAGES,
     SWAP,
-    fills_lines,
+    count_stage_bytes,
+    fits_lines,
 )
 
 ROW_WARPS, COLUMN_WARPS = "row_warps", "column_warps"
@@ -37,7 +38,6 @@ _PAIR = 2
 _MOST_WARPS, _LEAST_WARPS = 8, 2
 _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
-_REGISTER_UNIT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class AmpereTile:
     column_parts: Any
     stages: Any
     group: Any
+    persistent: Any = 0
+    bulk_stores: Any = 0
 
     @property
     def rows(self) -> Any:
@@ -68,14 +70,6 @@ class AmpereTile:
     @property
     def depth(self) -> int:
         return LINE
-
-    @property
-    def persistent(self) -> Any:
-        return self.swap * 0
-
-    @property
-    def staged(self) -> Any:
-        return self.swap * 0
 
     @property
     def warp_columns(self) -> Any:
@@ -98,13 +92,9 @@ class AmpereTile:
     def apart(self) -> int:
         return 1
 
-    @property
-    def stage_bytes(self) -> Any:
-        return (self.rows + self.columns) * self.depth * ITEM
-
-    def shared_bytes(self, out_bits: int) -> Any:
+    def block_bytes(self, out_bits: int) -> Any:
         """See `Tile`."""
-        return self.stages * self.stage_bytes + PATTERN_BYTES
+        return self.stages * count_stage_bytes(self) + PATTERN_BYTES
 
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate."""
@@ -140,15 +130,9 @@ def tile_of(knobs: Mapping[str, Any]) -> AmpereTile:
 
 def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.bool_]:
     """Whether each setting keeps to the limits of the hardware, whatever the shape."""
-    most = gpu.registers // tile.threads
-    good = tile.registers(gpu) <= np.minimum(gpu.thread_registers, most - most % _REGISTER_UNIT)
+    good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
-    good &= tile.shared_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
-    c = product.c
-    a_is_columns, b_is_columns = tile.swap == 1, tile.swap == 0
-    for operand in range(2):
-        if product.turned[operand]:
-            is_a = a_is_columns if operand == c.columns_of else b_is_columns
-            good &= fills_lines(np.where(is_a, tile.rows, tile.columns))
+    good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
+    good &= fits_lines(product, tile)
     return np.asarray(good, dtype=np.bool_)

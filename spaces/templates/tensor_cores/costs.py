@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile
+from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile, count_rows, count_stage_bytes
 
 _LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
 """Cycles of a launch, of a stage until it is there, and of a stage's barriers."""
@@ -72,14 +72,14 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     waves = _ceil(tiles, gpu.multiprocessors)
     resident = np.minimum(resident, np.maximum(waves, 1))
     multiplying = tile.multiplying(gpu, _SUSTAINED)
-    fetching = tile.stage_bytes / _L2_BYTES
+    fetching = count_stage_bytes(tile) / _L2_BYTES
     # A stage is filled anew once the products after it have begun.
     filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
     waiting = _STEP_CYCLES / (tile.apart * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
     stored = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
-    storing = stored * np.where(tile.staged, 1.0, _SECTORS)
+    storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + _FILL_CYCLES / hidden)
     moved = _count_moved(product, gpu, tile, a_tiles, b_tiles)
@@ -98,7 +98,7 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
         np.log2(tile.rows),
         np.log2(tile.columns),
         tile.registers(gpu) * tile.threads / gpu.registers,
-        tile.shared_bytes(product.out_bits) / gpu.dynamic_shared_bytes,
+        tile.block_bytes(product.out_bits) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.fetching),
         np.log2(e.tiles),
         e.tiles / (e.waves * gpu.multiprocessors),
@@ -120,10 +120,8 @@ def _ceil(number: Any, tile: Any) -> Any:
 
 def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
     """The number of blocks that fit on one multiprocessor together; of persistent ones, one."""
-    own_bytes = tile.shared_bytes(product.out_bits) + gpu.kept_shared_bytes
-    by_shared = gpu.numbers.multiprocessor_shared_bytes // own_bytes
-    by_registers = gpu.registers // (tile.registers(gpu) * tile.threads)
-    found = np.maximum(np.minimum(by_shared, by_registers), 1)
+    own_bytes = tile.block_bytes(product.out_bits)
+    found = count_resident(gpu, own_bytes, tile.registers(gpu), tile.threads)
     return np.where(tile.persistent, 1, found)
 
 
@@ -132,8 +130,7 @@ def _copying(product: Product, tile: Tile) -> Any:
     cycles: Any = 0.0
     for operand in range(2):
         if not product.mapped[operand]:
-            is_a = tile.swap == (operand == product.c.columns_of)
-            each = np.where(is_a, tile.rows, tile.columns) * tile.depth / tile.copiers
+            each = count_rows(product, tile, operand) * tile.depth / tile.copiers
             cycles = cycles + each * _COPY_ISSUES + _ceil(each, HELD) * _COPY_CYCLES
     return cycles
 

@@ -25,14 +25,14 @@ class Epilogue:
         self._last = self._main if last is None else match.schedule.get(last)
         self._axes = [self._axis_of(c, dim) for dim in range(c.out_dims)]
         loads = factors(self._main) or []
-        self.operands = tuple(self.tensor(load.source) for load in loads)
-        self.result = self.tensor(self._last.writes[0].source)
+        self.operands = tuple(self._find(load.source) for load in loads)
+        self.result = self._find(self._last.writes[0].source)
 
     @staticmethod
     def _axis_of(c: Contraction, dim: int) -> int | None:
         return next((i for i, axis in enumerate(c.axes) if axis.out_dim == dim), None)
 
-    def tensor(self, buffer: Any) -> Any:
+    def _find(self, buffer: Any) -> Any:
         """What stands for one of the program's parameters.
 
         Raises:
@@ -71,7 +71,7 @@ class Epilogue:
             if load.source.same_as(source):
                 return total
             inner = mutator.default_mutate(load)
-            return self.tensor(load.source)[tuple(inner.indices)]
+            return self._find(load.source)[tuple(inner.indices)]
 
         value = structural_mutate(self._last.body.value, [(TensorLoad, look)])
         return rewrite.substitute(value, [(axis.var, place) for axis, place in axes])

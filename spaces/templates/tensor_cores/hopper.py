@@ -13,12 +13,12 @@ from typing import Any
 
 from spaces.templates.contraction.match import Match
 from spaces.templates.tensor_cores import hopper_knobs as k
+from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.epilogue import Epilogue
 from spaces.templates.tensor_cores.grid import Grid, begin_program
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.product import Product
+from spaces.templates.tensor_cores.product import KINDS, Product
 from spaces.templates.tensor_cores.results import Place, Results
-from spaces.templates.tensor_cores.staged_results import StagedResults
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT
 from spaces.templates.tensor_cores.tile import ITEM, LINE_BYTES, PATTERN_BYTES, TERMS
 
@@ -35,7 +35,6 @@ template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&...
 """
 """Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
 and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum."""
-_KINDS = {"float16": "f16", "bfloat16": "bf16"}
 _SWIZZLE = SWIZZLES[LINE_BYTES]
 """Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
 _PATTERN = PATTERN_BYTES // UNIT
@@ -67,8 +66,7 @@ class _Writer:
     ) -> None:
         self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
         self._extents = [axis.dom.extent for axis in main.iter_vars]
-        c = product.c
-        numbers = (c.columns_of, c.rows_of) if tile.swap else (c.rows_of, c.columns_of)
+        numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (k.ROWS * tile.parts, tile.columns)
         self._a, self._b = (
@@ -91,8 +89,8 @@ class _Writer:
         T, tile = self._t, self._tile
         sides = (self._a.number, self._b.number)
         told = (T, self._product, sides, self._epilogue, self._extents)
-        self._tiles_out = StagedResults(*told, tile) if tile.staged else None
-        self._results = self._tiles_out or Results(*told)
+        self._bulk = BulkResults(*told, tile) if tile.bulk_stores else None
+        self._results = self._bulk or Results(*told)
         tiles = blocks = self._grid.tiles
         if tile.persistent:
             few = isinstance(tiles, int)
@@ -111,8 +109,8 @@ class _Writer:
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
                     self._consume(thread, turn, block + turn * blocks, sums, words)
-                if self._tiles_out is not None:
-                    self._tiles_out.finish(thread)
+                if self._bulk is not None:
+                    self._bulk.finish(thread)
 
     def _allocate(self, thread: Any) -> None:
         """Stages, what the results go through, and the barriers of each stage."""
@@ -120,8 +118,8 @@ class _Writer:
         pool = T.SMEMPool()
         for side in self._sides:
             side.allocate(pool, tile.stages)
-        if self._tiles_out is not None:
-            self._tiles_out.allocate(pool)
+        if self._bulk is not None:
+            self._bulk.allocate(pool)
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
         # Whoever copies arrives once, with one tile or with both.
@@ -207,7 +205,7 @@ class _Writer:
         self, thread: Any, consumer: Any, first: Place, batch: Mapping[int, Any], sums: Any
     ) -> None:
         """Store the tile of a consumer; the block's begins at a place."""
-        T, tile, out = self._t, self._tile, self._tiles_out
+        T, tile, out = self._t, self._tile, self._bulk
         at = (first[0] + consumer * k.ROWS * tile.parts, first[1])
         if out is not None:
             out.begin(thread, consumer)
@@ -232,7 +230,7 @@ class _Writer:
     def _multiply(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
         """The instructions of one stage, for all rows of a consumer."""
         T, tile = self._t, self._tile
-        kind = _KINDS[self._product.kind]
+        kind = KINDS[self._product.kind]
         multiply = T.ptx[f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k16.f32.{kind}.{kind}"]
         each = tile.columns // 2
         firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)

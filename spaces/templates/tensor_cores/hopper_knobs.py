@@ -13,27 +13,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
+    LINE,
     PATTERN_BYTES,
     SHARED_BYTES,
     STAGES,
     SWAP,
     TERMS,
-    fills_lines,
+    count_stage_bytes,
+    fits_lines,
 )
 
 CONSUMERS, PARTS, COLUMNS, DEPTH = "consumers", "parts", "columns", "depth"
-PERSISTENT, STAGED = "persistent", "staged"
+PERSISTENT, BULK_STORES = "persistent", "bulk_stores"
 
 WARPGROUP, ROWS = 128, 64
 """Threads of a warpgroup; rows of one instruction."""
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
-_REGISTER_UNIT = 8
 _MANY_SUMS = 48
 _BARRIER_BYTES = 16
 
@@ -54,7 +55,7 @@ class HopperTile:
     stages: Any
     group: Any
     persistent: Any
-    staged: Any
+    bulk_stores: Any
 
     @property
     def rows(self) -> Any:
@@ -76,18 +77,14 @@ class HopperTile:
     def apart(self) -> Any:
         return self.consumers
 
-    @property
-    def stage_bytes(self) -> Any:
-        return (self.rows + self.columns) * self.depth * ITEM
-
-    def shared_bytes(self, out_bits: int) -> Any:
+    def block_bytes(self, out_bits: int) -> Any:
         """See `Tile`."""
-        result = self.staged * self.rows * self.columns * out_bits // 8
-        return self.stages * (self.stage_bytes + _BARRIER_BYTES) + result + PATTERN_BYTES
+        result = self.bulk_stores * self.rows * self.columns * out_bits // 8
+        return self.stages * (count_stage_bytes(self) + _BARRIER_BYTES) + result + PATTERN_BYTES
 
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`. With many sums the compiler honours `setmaxnreg`, and a block takes all."""
-        few, all_of_them = self.sums + _OTHER_REGISTERS, launch_registers(gpu, self.threads)
+        few, all_of_them = self.sums + _OTHER_REGISTERS, register_limit(gpu, self.threads)
         return np.where(self.sums < _MANY_SUMS, few, all_of_them)
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
@@ -102,7 +99,7 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
     columns: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
     if all(product.turned):
-        columns = tuple(number for number in columns if fills_lines(number))
+        columns = tuple(number for number in columns if number % LINE == 0)
     return {
         SWAP: (0, 1),
         CONSUMERS: (1, 2, 3),
@@ -112,27 +109,19 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
         STAGES: (3, 4, 5, 6, 8),
         GROUP: (1, 2, 4, 8, 16),
         PERSISTENT: (0, 1),
-        STAGED: (0,) if product.out_dense is None else (0, 1),
+        BULK_STORES: (0,) if product.out_dense is None else (0, 1),
     }
 
 
 def tile_of(knobs: Mapping[str, Any]) -> HopperTile:
     """The sizes of a block, from its knobs."""
-    names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, PERSISTENT, STAGED)
+    names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, PERSISTENT, BULK_STORES)
     return HopperTile(*(knobs[name] for name in names))
-
-
-def launch_registers(gpu: Gpu, threads: Any) -> Any:
-    """Registers of each thread when a block starts, before warpgroups give theirs away: what the
-    compiler has for each."""
-    most = gpu.registers // threads
-    return np.minimum(gpu.thread_registers, most - most % _REGISTER_UNIT)
 
 
 def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.bool_]:
     """Whether each setting keeps to the limits of the hardware, whatever the shape."""
-    good = tile.sums + _OTHER_REGISTERS <= launch_registers(gpu, tile.threads)
-    good &= tile.shared_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
-    swapped, straight = (product.turned[o] for o in (product.c.rows_of, product.c.columns_of))
-    good &= ~np.where(tile.swap, swapped, straight) | fills_lines(tile.columns)
+    good = tile.sums + _OTHER_REGISTERS <= register_limit(gpu, tile.threads)
+    good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
+    good &= fits_lines(product, tile)
     return np.asarray(good, dtype=np.bool_)

@@ -50,7 +50,7 @@ class Operand:
         self._dims = [axis.dims[number] for axis in product.c.axes]
         self._batch = tuple(a for a in product.batch if self._dims[a] is not None)
         if by_map and self.is_mapped:
-            tiled, terms = product.tiled(number), (product.reduction,)
+            tiled, terms = product.axes_of(number), (product.reduction,)
             first = [tiled, terms] if self.turned else [terms, tiled]
             found = read_dimensions(tensor, self._dims, [*first, *((a,) for a in self._batch)])
             self._rank = len(found)
@@ -59,7 +59,11 @@ class Operand:
     @property
     def size(self) -> Any:
         """The number of rows, or of columns: a number or an expression."""
-        return multiply([self._extents[axis] for axis in self._product.tiled(self.number)])
+        return multiply([self._extents[axis] for axis in self._product.axes_of(self.number)])
+
+    @property
+    def _terms(self) -> Any:
+        return multiply([self._extents[self._product.reduction]])
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
@@ -88,14 +92,13 @@ class Operand:
         T, each = self._t, UNIT // ITEM
         along = (self.rows if self.turned else self._depth) // each
         total = self.rows * self._depth // each
-        terms = multiply([self._extents[self._product.reduction]])
         for turn in range(-(-total // self._threads)):
             number = thread + turn * self._threads
             dense, line = number % along * each, number // along
             r, t = (dense, line) if self.turned else (line, dense)
             place = (row + r, term + t)
-            left = self.size - place[0] if self.turned else terms - place[1]
-            other = place[1] < terms if self.turned else place[0] < self.size
+            left = self.size - place[0] if self.turned else self._terms - place[1]
+            other = place[1] < self._terms if self.turned else place[0] < self.size
             inside = T.And(left > 0, other)
             whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
             size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
@@ -112,7 +115,7 @@ class Operand:
     def fill(
         self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
     ) -> None:
-        """Copy a tile by the threads of a warpgroup, neighbours next to each other: its rows begin
+        """Copy a tile by threads element by element, neighbours next to each other: its rows begin
         anywhere.
 
         Args:
@@ -150,15 +153,14 @@ class Operand:
 
     def _read(self, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """An element; zero beyond the tensor."""
-        T, product = self._t, self._product
-        terms = multiply([self._extents[product.reduction]])
-        inside = T.And(row < self.size, term < terms)
+        T = self._t
+        inside = T.And(row < self.size, term < self._terms)
         element = self._tensor[tuple(self._index(row, term, batch))]
-        return T.if_then_else(inside, element, T.Cast(product.kind, 0.0))
+        return T.if_then_else(inside, element, T.Cast(self._product.kind, 0.0))
 
     def _index(self, row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
         """The index of an element."""
-        places = spread(self._extents, self._product.tiled(self.number), row)
+        places = spread(self._extents, self._product.axes_of(self.number), row)
         places |= {self._product.reduction: term, **batch}
         index: list[Any] = [0 for _ in self._tensor.shape]
         for axis, dim in enumerate(self._dims):

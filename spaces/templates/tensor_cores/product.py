@@ -11,11 +11,12 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, describe, factors
 from spaces.templates.contraction.shape import Contraction
+from spaces.templates.tensor_cores.tensor_map import UNIT
 
-_KINDS = ("float16", "bfloat16")
-_MOST_DIMENSIONS, _UNIT_BITS = 5, 128
-"""Limits of a tensor map: its dimensions, and what each stride but the first is a multiple of (CUDA
-driver API, "Tensor Map Object Managment")."""
+KINDS = {"float16": "f16", "bfloat16": "bf16"}
+"""Types of elements that are multiplied, with the names that instructions have for them."""
+_MOST_DIMENSIONS = 5
+"""Of a tensor map (CUDA driver API, "Tensor Map Object Managment")."""
 _ITEMS = (16, 32)
 
 
@@ -46,13 +47,18 @@ class Product:
         """The same product, its axes in the same roles, of other extents."""
         return replace(self, c=c)
 
-    def tiled(self, operand: int) -> tuple[int, ...]:
+    def axes_of(self, operand: int) -> tuple[int, ...]:
         """The axes, fused, of an operand's rows or columns; none where it has one row."""
         return self.c.rows if operand == self.c.rows_of else (self.c.column,)
 
     def extent(self, operand: int) -> Any:
         """The number of rows, or of columns, of an operand."""
-        return prod((self.c.axes[axis].extent for axis in self.tiled(operand)), start=1)
+        return prod((self.c.axes[axis].extent for axis in self.axes_of(operand)), start=1)
+
+    def sides(self, swap: Any) -> tuple[int, int]:
+        """The operand that is A of a setting, and the one that is B."""
+        c = self.c
+        return (c.columns_of, c.rows_of) if swap else (c.rows_of, c.columns_of)
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -84,7 +90,7 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
     kind = str(buffers[0].dtype)
     if not _starts_from_zero(match.main):
         return None
-    if kind not in _KINDS or str(buffers[1].dtype) != kind:
+    if kind not in KINDS or str(buffers[1].dtype) != kind:
         return None
     ways = (_read(c, kind, buffers) for c in describe(match, values))
     return next((way for way in ways if way is not None), None)
@@ -148,4 +154,4 @@ def _is_mapped(c: Contraction, dims: Sequence[int | None], buffer: Any) -> bool:
     several = _several(c, dims)
     own = {dim: axis for dim, axis in several.items() if axis not in c.rows[:-1]}
     strides = [prod(sizes[dim + 1 :]) * bits for dim in own if dim != max(several)]
-    return len(own) <= _MOST_DIMENSIONS and not any(stride % _UNIT_BITS for stride in strides)
+    return len(own) <= _MOST_DIMENSIONS and not any(stride % (UNIT * 8) for stride in strides)

@@ -51,7 +51,7 @@ class Results:
         Args:
             first: number of its first sum.
             inside: its first place in the tile; `at` that in the whole product.
-            room: what else a tile is found by, see `spaces.templates.tensor_cores.staged_results`.
+            room: what else a tile is found by, see `spaces.templates.tensor_cores.bulk_results`.
         """
         T = self._t
         with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
@@ -72,12 +72,14 @@ class Results:
 
     def _is_inside(self, at: Place) -> Any:
         T = self._t
-        sizes = [multiply([self._extents[a] for a in self._product.tiled(o)]) for o in self._sides]
+        sizes = [
+            multiply([self._extents[a] for a in self._product.axes_of(o)]) for o in self._sides
+        ]
         return T.And(*(place < size for place, size in zip(at, sizes, strict=True)))
 
     def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
         """A value for each axis of the contraction."""
         found = dict(batch)
         for side, place in zip(self._sides, at, strict=True):
-            found |= spread(self._extents, self._product.tiled(side), place)
+            found |= spread(self._extents, self._product.axes_of(side), place)
         return [found.get(axis, 0) for axis in range(len(self._extents))]

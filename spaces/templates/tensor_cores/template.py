@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
-from spaces.ir.schedules import new_schedule
+from spaces.ir.schedules import new_schedule, task_module
 from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
 from spaces.templates.contraction.match import Match, extents_of_shapes, tidy_stages
 from spaces.templates.contraction.shape import over_shapes
 from spaces.templates.tensor_cores import costs
 from spaces.templates.tensor_cores.family import Family, family_of
-from spaces.templates.tensor_cores.product import Product, find_product
+from spaces.templates.tensor_cores.product import KINDS, Product, find_product
 from spaces.templates.tensor_cores.tile import Tile
 from tuner.task import Instance, Task
 
@@ -87,6 +87,14 @@ class TensorCoreTemplate:
     def _over_shapes(self, knobs: Knobs) -> tuple[Product, Tile]:
         c, columns = over_shapes(self._product.c, self._extents, knobs)
         return self._product.of(c), self._family.tile_of(columns)
+
+
+def takes_halves(task: Task) -> bool:
+    """Whether a task may have such a template, which to find takes longer: its device has the
+    instructions, and a parameter the type."""
+    parameters = task_module(task.module)["main"].params
+    has_type = any(tvm_compat.param_dtype(p) in KINDS for p in parameters)
+    return has_type and family_of(gpu_of(task.target)) is not None
 
 
 def tensor_core_templates(task: Task, match: Match | None) -> list[Template]:

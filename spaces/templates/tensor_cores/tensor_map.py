@@ -22,11 +22,9 @@ class Dimension:
     """One dimension of a tensor map.
 
     Attributes:
-        axes: of the contraction, fused, outer to inner; none where it has one element.
         size: in elements, a number or an expression; `stride` from one to the next.
     """
 
-    axes: tuple[int, ...]
     size: Any
     stride: Any
 
@@ -38,7 +36,8 @@ def read_dimensions(
 
     Args:
         dims: for each axis the dimension of the buffer that it is the index of.
-        groups: axes, each group one dimension; the dense one first.
+        groups: axes, fused, of each dimension; the dense one first. One that the buffer lacks has
+            one element.
     """
     sizes = [*buffer.shape]
     found = []
@@ -46,11 +45,11 @@ def read_dimensions(
         own = [dim for axis in axes if (dim := dims[axis]) is not None]
         if own:
             size = multiply([sizes[dim] for dim in own])
-            found.append(Dimension(axes, size, multiply(sizes[own[-1] + 1 :])))
+            found.append(Dimension(size, multiply(sizes[own[-1] + 1 :])))
         else:
             dense = found[0].size if found else 1
             beyond = -(-dense // UNIT) * UNIT if isinstance(dense, int) else dense * UNIT
-            found.append(Dimension((), 1, beyond))
+            found.append(Dimension(1, beyond))
     return tuple(found)
 
 

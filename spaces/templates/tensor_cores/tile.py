@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from spaces.targets.gpu import Gpu
+from spaces.templates.tensor_cores.product import Product
 
 SWAP, STAGES, GROUP = "swap", "stages", "group"
 """Knobs that all have: whether A gives the result's columns, stages of shared memory, and tiles of
@@ -53,8 +56,8 @@ class Tile(Protocol):
         """Whether a multiprocessor's block goes from tile to tile."""
 
     @property
-    def staged(self) -> Any:
-        """Whether results go through shared memory."""
+    def bulk_stores(self) -> Any:
+        """Whether results leave as tiles, through shared memory."""
 
     @property
     def sums(self) -> Any:
@@ -71,11 +74,7 @@ class Tile(Protocol):
     def apart(self) -> Any:
         """Parts of a block that wait for its stages each by themselves."""
 
-    @property
-    def stage_bytes(self) -> Any:
-        """Shared memory of both operands' tiles of one stage."""
-
-    def shared_bytes(self, out_bits: int) -> Any:
+    def block_bytes(self, out_bits: int) -> Any:
         """Shared memory of a block, whose results have elements of so many bits."""
 
     def registers(self, gpu: Gpu) -> Any:
@@ -85,6 +84,18 @@ class Tile(Protocol):
         """Cycles in which tensor cores multiply a stage, at a share of their rate."""
 
 
-def fills_lines(rows: Any) -> Any:
+def count_stage_bytes(tile: Tile) -> Any:
+    """Shared memory of both operands' tiles of one stage."""
+    return (tile.rows + tile.columns) * tile.depth * ITEM
+
+
+def count_rows(product: Product, tile: Tile, operand: int) -> Any:
+    """Rows, or columns, of an operand in a block's tile."""
+    is_a = tile.swap == (operand == product.c.columns_of)
+    return np.where(is_a, tile.rows, tile.columns)
+
+
+def fits_lines(product: Product, tile: Tile) -> Any:
     """Whether rows that are dense in an operand lie in whole lines."""
-    return rows % LINE == 0
+    rows = [count_rows(product, tile, operand) for operand in range(2) if product.turned[operand]]
+    return np.all([each % LINE == 0 for each in rows], axis=0)

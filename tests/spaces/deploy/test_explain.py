@@ -122,3 +122,19 @@ def test_a_program_for_a_gpu_s_threads_has_settings_and_registers() -> None:
     assert kernel.registers > 24
     assert kernel.spilled_bytes == 0
     assert said.predicted_ms is not None
+
+
+def test_a_program_that_does_not_compile_here_is_explained_without_its_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> bytes:
+        raise RuntimeError("the compiler refused the source")
+
+    monkeypatch.setattr("spaces.deploy.explain.build_artifact", refuse)
+    task = task_for("NT", Sizes(200, 136, 72))
+    (template,) = templates_of(task)
+    space = KnobSpace(task, template)
+    said = explain(task, of_knobs(space.ranked[0], space.name))
+    assert said is not None
+    assert said.settings == space.ranked[0]
+    assert said.kernels == ()

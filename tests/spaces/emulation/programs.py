@@ -107,7 +107,7 @@ def faulty(program: Program, edit: str) -> tuple[Made, Edit | None]:
     program with it, and no edit."""
     if edit == "map_without_swizzle":
         with patch.dict(tensor_map.SWIZZLES, {128: 0}):
-            return _hopper(staged=0), None
+            return _hopper(bulk_stores=0), None
     return made(program), EDITS[edit]
 
 
@@ -183,12 +183,12 @@ def _drawn(task: Task, number: int = 60) -> Any:
             continue
 
 
-def _hopper(*, staged: int) -> Made:
+def _hopper(*, bulk_stores: int) -> Made:
     """A product by the template for Hopper, with its results stored by threads or as tiles."""
     m, n, k = _SIZES
     task = products.task_for("NT", products.Sizes(m, n, k))
     (template,) = templates_of(task)
-    knobs = _KNOBS | {"staged": staged}
+    knobs = _KNOBS | {"bulk_stores": bulk_stores}
     module = KnobSpace(task, template).write(of_knobs(knobs, template.name)).mod
     target = parse_target(task.target)
     library = compiled(module, target, cuda_pipeline())
@@ -199,8 +199,8 @@ def _hopper(*, staged: int) -> Made:
 _MAKERS: Mapping[Program, Callable[[], Made]] = {
     Program.TILED: _tiled,
     Program.STAGED: _staged,
-    Program.HOPPER: lambda: _hopper(staged=0),
-    Program.STORED: lambda: _hopper(staged=1),
+    Program.HOPPER: lambda: _hopper(bulk_stores=0),
+    Program.STORED: lambda: _hopper(bulk_stores=1),
 }
 
 

@@ -27,7 +27,7 @@ from spaces.design_space.realize import realize
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import specialise
 from spaces.lowering.extract_tasks import task_of
-from spaces.targets.gpu import gpu_of
+from spaces.targets.gpu import gpu_of, register_limit
 from spaces.targets.target import parse_target, resolve_target
 from spaces.templates.base import Knobs, draw, every, setting
 from spaces.templates.gpu import knob_model
@@ -163,7 +163,7 @@ def test_settings_compile_to_machine_code_within_the_limits_without_spills(
     (use,) = uses(build_artifact(schedule.mod, CUDA)).values()
     threads = knob_model.block_of(knobs).threads
     assert use.stack_bytes == 0, knobs
-    assert use.registers <= knob_model.register_limit(gpu, threads), knobs
+    assert use.registers <= register_limit(gpu, threads), knobs
     assert use.shared_bytes == template.shared_bytes(knobs) <= gpu.shared_bytes, knobs
 
 

@@ -42,7 +42,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
     gpu = gpu_of(AMPERE)
     for row in np.flatnonzero(feasible)[::50]:
         tile = ampere_knobs.tile_of(setting(columns, int(row)))
-        assert tile.shared_bytes(16) <= gpu.dynamic_shared_bytes
+        assert tile.block_bytes(16) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(gpu) <= gpu.registers
 
 

@@ -98,7 +98,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
     gpu = gpu_of(HOPPER)
     for row in np.flatnonzero(feasible)[::50]:
         tile = hopper_knobs.tile_of(setting(columns, int(row)))
-        assert tile.shared_bytes(32) <= gpu.dynamic_shared_bytes
+        assert tile.block_bytes(32) <= gpu.dynamic_shared_bytes
         assert tile.sums < gpu.registers // tile.threads
 
 
@@ -165,7 +165,7 @@ def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(
     """The compiler's own order, which no emulation sees: it once moved the wait below the reads,
     and it waits after each product where it cannot tell which sums are ready."""
     space = space_of(task_for("NT", LARGE[0]))
-    knobs = best(space, consumers=consumers, parts=parts, staged=0, persistent=0)
+    knobs = best(space, consumers=consumers, parts=parts, bulk_stores=0, persistent=0)
     source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
     assembly = disassemble(compile_cuda(source, "sm_90a").binary, tmp_path)
     order = re.findall(r"WARPGROUP.ARRIVE|HGMMA|DEPBAR\.LE gsb0, 0x[01]|F2FP", assembly)

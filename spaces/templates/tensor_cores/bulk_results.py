@@ -16,7 +16,7 @@ from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
 _STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"
 
 
-class StagedResults(Results):
+class BulkResults(Results):
     """Stores sums in tiles of shared memory, one for each consumer, which are then copied."""
 
     def __init__(
@@ -36,7 +36,7 @@ class StagedResults(Results):
         """Lines of shared memory along what is dense in the result, and the map of it."""
         product, tile = self._product, self._tile
         self._item = product.out_bits // 8
-        groups = [product.tiled(side) for side in self._sides]
+        groups = [product.axes_of(side) for side in self._sides]
         self._by_rows = product.out_dense in groups[0]
         self._lines: int
         dense, self._lines = (k.ROWS, tile.columns) if self._by_rows else (tile.columns, k.ROWS)
