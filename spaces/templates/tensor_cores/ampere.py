@@ -14,7 +14,7 @@ from spaces.templates.contraction.match import Match
 from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.epilogue import Epilogue
 from spaces.templates.tensor_cores.grid import Grid, begin_program
-from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.operand import Operand, read_source
 from spaces.templates.tensor_cores.product import KINDS, Product
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tile import TERMS
@@ -52,12 +52,12 @@ class _Writer:
         numbers = product.sides(tile.swap)
         self._a, self._b = (
             Operand(
-                *(T, product, number, epilogue.operands[number], extents),
+                T,
+                read_source(product, number, epilogue.operands[number], extents),
                 rows=rows,
                 lines=rows,
                 depth=tile.depth,
                 threads=tile.threads,
-                by_map=False,
             )
             for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
         )
@@ -101,7 +101,7 @@ class _Writer:
         """Begin to fill a stage."""
         term = step * self._tile.depth
         for side, row in zip((self._a, self._b), first, strict=True):
-            if side.is_mapped:
+            if side.source.in_units:
                 side.copy(thread, stage, row, term, batch)
             else:
                 side.fill(thread, stage, row, term, batch, self._own)
@@ -138,7 +138,7 @@ class _Writer:
         """16 rows by 16 terms: matrices of 8 rows, then those of the later terms."""
         below, later = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
         within = lane % _EACH
-        if self._a.turned:
+        if self._a.source.turned:
             self._load(self._a, to, first, stage, row + below, term + later + within)
         else:
             self._load(self._a, to, first, stage, row + below + within, term + later)
@@ -147,14 +147,14 @@ class _Writer:
         """16 columns by 16 terms: matrices of the later terms, then those of the next columns."""
         later, beside = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
         within = lane % _EACH
-        if self._b.turned:
+        if self._b.source.turned:
             self._load(self._b, to, 0, stage, column + beside, term + later + within)
         else:
             self._load(self._b, to, 0, stage, column + beside + within, term + later)
 
     def _load(self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any) -> None:
         T = self._t
-        turn = ".trans" if side.turned else ""
+        turn = ".trans" if side.source.turned else ""
         load = T.ptx[f"ldmatrix.sync.aligned.m8n8.x4{turn}.shared.b16"]
         where = side.stages.ptr_to([stage, side.offset(row, term)])
         T.evaluate(load(*(to[first + i] for i in range(4)), where))

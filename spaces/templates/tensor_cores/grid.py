@@ -33,7 +33,7 @@ class Grid:
         group: int,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
-        self._a_tiles, self._b_tiles = (self._count(side.size, side.rows) for side in sides)
+        self._a_tiles, self._b_tiles = (self._count(side.source.size, side.rows) for side in sides)
         self.steps = self._count(multiply([extents[product.reduction]]), depth)
         batches = self._int(multiply([extents[axis] for axis in product.batch]))
         self.tiles = self._a_tiles * self._b_tiles * batches

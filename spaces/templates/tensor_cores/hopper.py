@@ -16,7 +16,7 @@ from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.epilogue import Epilogue
 from spaces.templates.tensor_cores.grid import Grid, begin_program
-from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.operand import MappedOperand, read_source
 from spaces.templates.tensor_cores.product import KINDS, Product
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT
@@ -70,13 +70,13 @@ class _Writer:
         rows = (tile.rows, tile.columns)
         lines = (k.ROWS * tile.parts, tile.columns)
         self._a, self._b = (
-            Operand(
-                *(T, product, number, epilogue.operands[number], self._extents),
+            MappedOperand(
+                *(T, product, number),
+                read_source(product, number, epilogue.operands[number], self._extents),
                 rows=own,
                 lines=each,
                 depth=tile.depth,
                 threads=k.WARPGROUP,
-                by_map=True,
             )
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
@@ -87,7 +87,7 @@ class _Writer:
     def write(self, multiprocessors: int) -> None:
         """Write the program's host code and its threads'."""
         T, tile = self._t, self._tile
-        sides = (self._a.number, self._b.number)
+        sides = self._product.sides(tile.swap)
         told = (T, self._product, sides, self._epilogue, self._extents)
         self._bulk = BulkResults(*told, tile) if tile.bulk_stores else None
         self._results = self._bulk or Results(*told)
@@ -123,7 +123,7 @@ class _Writer:
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
         # Whoever copies arrives once, with one tile or with both.
-        fillers = sum({1 if side.is_mapped else k.WARPGROUP for side in self._sides})
+        fillers = sum({1 if side.source.in_units else k.WARPGROUP for side in self._sides})
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
                 for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
@@ -148,7 +148,7 @@ class _Writer:
     @property
     def _registers(self) -> tuple[int, int]:
         """Of threads that copy, and of those that multiply."""
-        table = _REGISTERS if all(side.is_mapped for side in self._sides) else _COPYING_REGISTERS
+        table = _REGISTERS if all(side.source.in_units for side in self._sides) else _COPYING_REGISTERS
         return table[self._tile.consumers]
 
     def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
@@ -156,7 +156,7 @@ class _Writer:
         T, tile = self._t, self._tile
         a, b, batch = self._grid.place(number)
         tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
-        mapped = [(side, row) for side, row in tiles if side.is_mapped]
+        mapped = [(side, row) for side, row in tiles if side.source.in_units]
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -172,7 +172,7 @@ class _Writer:
                         side.load(stage, row, term, batch, full)
             if own is not None:
                 for side, row in tiles:
-                    if not side.is_mapped:
+                    if not side.source.in_units:
                         side.fill(thread, stage, row, term, batch, own)
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
@@ -235,12 +235,12 @@ class _Writer:
         each = tile.columns // 2
         firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)
         for side, word, first in zip(self._sides, words, firsts, strict=True):
-            leading = tile.depth * LINE_BYTES // UNIT if side.turned else 1
+            leading = tile.depth * LINE_BYTES // UNIT if side.source.turned else 1
             where = side.stages.ptr_to([stage, first])
             describe = T.cuda.wgmma.encode_matrix_descriptor
             T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
-        turned = (int(self._a.turned), int(self._b.turned))
+        turned = (int(self._a.source.turned), int(self._b.source.turned))
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
             for term in range(0, tile.depth, TERMS):

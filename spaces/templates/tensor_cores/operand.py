@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -13,6 +14,58 @@ from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PAT
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An operand in global memory, as rows of terms.
+
+    Attributes:
+        turned: whether rows are what lies next to one another, in place of terms.
+        in_units: whether what lies next to one another begins at multiples of 16 bytes.
+        size: the number of rows, a number or an expression; `terms` that of terms.
+        index: gives the index of an element, for its row, its term and its place in the batch.
+    """
+
+    tensor: Any
+    turned: bool
+    in_units: bool
+    size: Any
+    terms: Any
+    index: Callable[[Any, Any, Mapping[int, Any]], list[Any]]
+
+    @property
+    def kind(self) -> str:
+        """The type of its elements."""
+        return str(self.tensor.dtype)
+
+
+def read_source(product: Product, number: int, tensor: Any, extents: Sequence[Any]) -> Source:
+    """An operand of a product.
+
+    Args:
+        tensor: the operand in global memory.
+        extents: of the contraction's axes.
+    """
+    dims = [axis.dims[number] for axis in product.c.axes]
+    own = product.axes_of(number)
+
+    def find_index(row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
+        places = spread(extents, own, row) | {product.reduction: term, **batch}
+        index: list[Any] = [0 for _ in tensor.shape]
+        for axis, dim in enumerate(dims):
+            if dim is not None and axis in places:
+                index[dim] = places[axis]
+        return index
+
+    return Source(
+        tensor,
+        product.turned[number],
+        product.mapped[number],
+        multiply([extents[axis] for axis in own]),
+        multiply([extents[product.reduction]]),
+        find_index,
+    )
+
+
 class Operand:
     """The tiles of one operand.
 
@@ -21,89 +74,39 @@ class Operand:
 
     Args:
         T: TVM's script.
-        tensor: the operand in global memory.
-        extents: of the contraction's axes.
         rows: of a block's tile, or columns; `lines` those of a piece, where terms are dense.
         threads: that copy.
-        by_map: whether a tensor map is made, if there can be one.
     """
 
     def __init__(
-        self,
-        T: Any,
-        product: Product,
-        number: int,
-        tensor: Any,
-        extents: Sequence[Any],
-        *,
-        rows: int,
-        lines: int,
-        depth: int,
-        threads: int,
-        by_map: bool,
+        self, T: Any, source: Source, *, rows: int, lines: int, depth: int, threads: int
     ) -> None:
-        self._t, self._product, self.number, self._tensor = T, product, number, tensor
-        self._extents, self._threads = extents, threads
+        self._t, self.source, self._threads = T, source, threads
         self.rows, self._depth = rows, depth
-        self.turned, self.is_mapped = product.turned[number], product.mapped[number]
-        self._lines = depth if self.turned else lines
-        self._dims = [axis.dims[number] for axis in product.c.axes]
-        self._batch = tuple(a for a in product.batch if self._dims[a] is not None)
-        if by_map and self.is_mapped:
-            tiled, terms = product.axes_of(number), (product.reduction,)
-            first = [tiled, terms] if self.turned else [terms, tiled]
-            found = read_dimensions(tensor, self._dims, [*first, *((a,) for a in self._batch)])
-            self._rank = len(found)
-            self._map = encode_map(T, tensor, found, [LINE, self._lines])
-
-    @property
-    def size(self) -> Any:
-        """The number of rows, or of columns: a number or an expression."""
-        return multiply([self._extents[axis] for axis in self._product.axes_of(self.number)])
-
-    @property
-    def _terms(self) -> Any:
-        return multiply([self._extents[self._product.reduction]])
+        self._lines = depth if source.turned else lines
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
         shape = (stages, self.rows * self._depth)
-        self.stages = pool.alloc(shape, self._product.kind, align=PATTERN_BYTES)
-
-    def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
-        """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
-        T, lines = self._t, self._lines
-        others = [batch[axis] for axis in self._batch]
-        if self.turned:
-            pieces = [[row + at, term] for at in range(0, self.rows, LINE)]
-        else:
-            pieces = [
-                [term + line, row + at]
-                for at in range(0, self.rows, lines)
-                for line in range(0, self._depth, LINE)
-            ]
-        load = T.ptx[_LOAD.format(self._rank)]
-        for number, place in enumerate(pieces):
-            where = self.stages.ptr_to([stage, number * lines * LINE])
-            T.evaluate(load(where, self._map, *place, *others, barrier))
+        self.stages = pool.alloc(shape, self.source.kind, align=PATTERN_BYTES)
 
     def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
         T, each = self._t, UNIT // ITEM
-        along = (self.rows if self.turned else self._depth) // each
+        along = (self.rows if self.source.turned else self._depth) // each
         total = self.rows * self._depth // each
         for turn in range(-(-total // self._threads)):
             number = thread + turn * self._threads
             dense, line = number % along * each, number // along
-            r, t = (dense, line) if self.turned else (line, dense)
+            r, t = (dense, line) if self.source.turned else (line, dense)
             place = (row + r, term + t)
-            left = self.size - place[0] if self.turned else self._terms - place[1]
-            other = place[1] < self._terms if self.turned else place[0] < self.size
+            left = self.source.size - place[0] if self.source.turned else self.source.terms - place[1]
+            other = place[1] < self.source.terms if self.source.turned else place[0] < self.source.size
             inside = T.And(left > 0, other)
             whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
             size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
             near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
-            source = self._tensor.ptr_to(self._index(near, far, batch))
+            source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
             where = self.stages.ptr_to([stage, self.offset(r, t)])
             copy = T.ptx["cp.async.cg.shared.global"](where, source, UNIT, size)
             if total % self._threads and turn == total // self._threads:
@@ -123,13 +126,13 @@ class Operand:
         """
         T = self._t
         held = self.count_held()
-        dense = self.rows if self.turned else self._depth
+        dense = self.rows if self.source.turned else self._depth
         with T.serial(self.rows * self._depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
                 number = (turn * held + i) * self._threads + thread
                 along, across = number % dense, number // dense
-                return (along, across) if self.turned else (across, along)
+                return (along, across) if self.source.turned else (across, along)
 
             with T.unroll(held) as i:
                 r, t = place(i)
@@ -139,13 +142,13 @@ class Operand:
 
     def count_held(self) -> int:
         """Elements that a thread has under way; none where a map describes the operand."""
-        if self.is_mapped:
+        if self.source.in_units:
             return 0
         return gcd(self.rows * self._depth // self._threads, HELD)
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
-        if self.turned:
+        if self.source.turned:
             lines = row // LINE * self._depth + term
             return lines * LINE_BYTES // UNIT
         lines = term // LINE * self._lines + row
@@ -154,24 +157,14 @@ class Operand:
     def _read(self, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """An element; zero beyond the tensor."""
         T = self._t
-        inside = T.And(row < self.size, term < self._terms)
-        element = self._tensor[tuple(self._index(row, term, batch))]
-        return T.if_then_else(inside, element, T.Cast(self._product.kind, 0.0))
-
-    def _index(self, row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
-        """The index of an element."""
-        places = spread(self._extents, self._product.axes_of(self.number), row)
-        places |= {self._product.reduction: term, **batch}
-        index: list[Any] = [0 for _ in self._tensor.shape]
-        for axis, dim in enumerate(self._dims):
-            if dim is not None and axis in places:
-                index[dim] = places[axis]
-        return index
+        inside = T.And(row < self.source.size, term < self.source.terms)
+        element = self.source.tensor[tuple(self.source.index(row, term, batch))]
+        return T.if_then_else(inside, element, T.Cast(self.source.kind, 0.0))
 
     def offset(self, row: Any, term: Any) -> Any:
         """Where an element of a tile lies, by the swizzle of its line."""
-        along, line = (row, term) if self.turned else (term, row)
-        if self.turned:
+        along, line = (row, term) if self.source.turned else (term, row)
+        if self.source.turned:
             first = along // LINE * self._lines + line
         else:
             first = (line // self._lines * (self._depth // LINE) + along // LINE) * self._lines
@@ -179,6 +172,54 @@ class Operand:
         each = UNIT // ITEM
         unit = along % LINE // each ^ first % (LINE_BYTES // UNIT)
         return first * LINE + unit * each + along % each
+
+
+class MappedOperand(Operand):
+    """Tiles that tensor maps copy, where one describes the operand.
+
+    Args:
+        number: of the product's operands.
+    """
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        number: int,
+        source: Source,
+        *,
+        rows: int,
+        lines: int,
+        depth: int,
+        threads: int,
+    ) -> None:
+        super().__init__(T, source, rows=rows, lines=lines, depth=depth, threads=threads)
+        dims = [axis.dims[number] for axis in product.c.axes]
+        self._batch = tuple(a for a in product.batch if dims[a] is not None)
+        if source.in_units:
+            tiled, terms = product.axes_of(number), (product.reduction,)
+            first = [tiled, terms] if source.turned else [terms, tiled]
+            batch = ((axis,) for axis in self._batch)
+            found = read_dimensions(source.tensor, dims, [*first, *batch])
+            self._rank = len(found)
+            self._map = encode_map(T, source.tensor, found, [LINE, self._lines])
+
+    def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
+        """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
+        T, lines = self._t, self._lines
+        others = [batch[axis] for axis in self._batch]
+        if self.source.turned:
+            pieces = [[row + at, term] for at in range(0, self.rows, LINE)]
+        else:
+            pieces = [
+                [term + line, row + at]
+                for at in range(0, self.rows, lines)
+                for line in range(0, self._depth, LINE)
+            ]
+        load = T.ptx[_LOAD.format(self._rank)]
+        for number, place in enumerate(pieces):
+            where = self.stages.ptr_to([stage, number * lines * LINE])
+            T.evaluate(load(where, self._map, *place, *others, barrier))
 
 
 def spread(extents: Sequence[Any], axes: Sequence[int], place: Any) -> dict[int, Any]:
