@@ -10,33 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
+from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores import ampere_knobs as k
-from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.grid import Grid, begin_program
+from spaces.templates.tensor_cores.grid import Grid
 from spaces.templates.tensor_cores.operand import Operand, read_source
-from spaces.templates.tensor_cores.product import KINDS, Product
 from spaces.templates.tensor_cores.results import Place, Results
-from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.tensor_cores.tile import KINDS, TERMS
 
 _EACH = 8
 """Rows and elements of each of the four matrices that `ldmatrix` loads."""
 
 
-def write_ampere_product(
-    match: Match, product: Product, tile: k.AmpereTile, multiprocessors: int
-) -> Any:
+def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
     """The PrimFunc of a setting.
 
     Args:
         match: the program, tidied up.
-        multiprocessors: of the device; the grid is as large as the product.
+        gpu: the device, whose grid is as large as the product.
     """
     from tvm.script.ir_builder import IRBuilder
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        epilogue = begin_program(T, match, product)
+        epilogue = begin_program(T, match, product.c)
         _Writer(T, product, tile, epilogue, match.main).write()
     return builder.get()
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.tensor_cores.product import Product
+from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,

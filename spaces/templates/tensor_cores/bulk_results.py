@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.product import UNIT, Product
 from spaces.templates.tensor_cores import hopper_knobs as k
-from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.product import Product
 from spaces.templates.tensor_cores.results import Place, Results
-from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, read_dimensions
+from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
 
 _STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"

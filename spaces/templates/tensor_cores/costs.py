@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
-from spaces.templates.tensor_cores.product import Product
+from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile, count_rows, count_stage_bytes
 
 _LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
@@ -89,6 +89,11 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * steps * tile.depth / wanted
     return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)
+
+
+def estimate_cycles(product: Product, gpu: Gpu, tile: Tile) -> Any:
+    """The cycles that `estimate` gives."""
+    return estimate(product, gpu, tile).cycles
 
 
 def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:

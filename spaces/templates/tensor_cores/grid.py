@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.templates.contraction.match import Match
-from spaces.templates.tensor_cores.epilogue import Epilogue
+from spaces.templates.products.places import multiply
+from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.tensor_map import multiply
 
 
 class Grid:
@@ -60,13 +58,3 @@ class Grid:
             places[axis] = T.Bind(batch % extent)
             batch = batch // extent
         return T.Bind(first + inside % size), T.Bind(inside // size), places
-
-
-def begin_program(T: Any, match: Match, product: Product) -> Epilogue:
-    """Begin a PrimFunc with the parameters of a program, and give what that does to its sums."""
-    T.func_name("main")
-    T.func_attr({"tirx.noalias": True})
-    parameters = [*match.schedule.mod["main"].params]
-    tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-    tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-    return Epilogue(match, product.c, [*zip(parameters, tensors, strict=True)])

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
+from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.product import UNIT, Product
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
-from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.grid import Grid, begin_program
+from spaces.templates.tensor_cores.grid import Grid
 from spaces.templates.tensor_cores.operand import MappedOperand, read_source
-from spaces.templates.tensor_cores.product import KINDS, Product
 from spaces.templates.tensor_cores.results import Place, Results
-from spaces.templates.tensor_cores.tensor_map import SWIZZLES, UNIT
-from spaces.templates.tensor_cores.tile import ITEM, LINE_BYTES, PATTERN_BYTES, TERMS
+from spaces.templates.tensor_cores.tensor_map import SWIZZLES
+from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 """Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
@@ -40,21 +41,19 @@ _SWIZZLE = SWIZZLES[LINE_BYTES]
 _PATTERN = PATTERN_BYTES // UNIT
 
 
-def write_hopper_product(
-    match: Match, product: Product, tile: k.HopperTile, multiprocessors: int
-) -> Any:
+def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu: Gpu) -> Any:
     """The PrimFunc of a setting.
 
     Args:
         match: the program, tidied up.
-        multiprocessors: of the device: the blocks of a persistent grid.
+        gpu: the device: a persistent grid has a block for each multiprocessor.
     """
     from tvm.script.ir_builder import IRBuilder
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        epilogue = begin_program(T, match, product)
-        _Writer(T, product, tile, epilogue, match.main).write(multiprocessors)
+        epilogue = begin_program(T, match, product.c)
+        _Writer(T, product, tile, epilogue, match.main).write(gpu.multiprocessors)
     return builder.get()
 
 
@@ -148,7 +147,9 @@ class _Writer:
     @property
     def _registers(self) -> tuple[int, int]:
         """Of threads that copy, and of those that multiply."""
-        table = _REGISTERS if all(side.source.in_units for side in self._sides) else _COPYING_REGISTERS
+        table = (
+            _REGISTERS if all(side.source.in_units for side in self._sides) else _COPYING_REGISTERS
+        )
         return table[self._tile.consumers]
 
     def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.tensor_map import UNIT, encode_map, multiply, read_dimensions
+from spaces.templates.products.places import index_operand, multiply
+from spaces.templates.products.product import UNIT, Product
+from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -45,16 +46,10 @@ def read_source(product: Product, number: int, tensor: Any, extents: Sequence[An
         tensor: the operand in global memory.
         extents: of the contraction's axes.
     """
-    dims = [axis.dims[number] for axis in product.c.axes]
     own = product.axes_of(number)
 
     def find_index(row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
-        places = spread(extents, own, row) | {product.reduction: term, **batch}
-        index: list[Any] = [0 for _ in tensor.shape]
-        for axis, dim in enumerate(dims):
-            if dim is not None and axis in places:
-                index[dim] = places[axis]
-        return index
+        return index_operand(product, number, extents, row, term, batch)
 
     return Source(
         tensor,
@@ -100,9 +95,9 @@ class Operand:
             dense, line = number % along * each, number // along
             r, t = (dense, line) if self.source.turned else (line, dense)
             place = (row + r, term + t)
-            left = self.source.size - place[0] if self.source.turned else self.source.terms - place[1]
-            other = place[1] < self.source.terms if self.source.turned else place[0] < self.source.size
-            inside = T.And(left > 0, other)
+            beyond = (self.source.size - place[0], self.source.terms - place[1])
+            left, other = beyond if self.source.turned else beyond[::-1]
+            inside = T.And(left > 0, other > 0)
             whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
             size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
             near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
@@ -220,12 +215,3 @@ class MappedOperand(Operand):
         for number, place in enumerate(pieces):
             where = self.stages.ptr_to([stage, number * lines * LINE])
             T.evaluate(load(where, self._map, *place, *others, barrier))
-
-
-def spread(extents: Sequence[Any], axes: Sequence[int], place: Any) -> dict[int, Any]:
-    """The place on each of several axes of a place on their fusion."""
-    found = {}
-    for axis in reversed(axes[1:]):
-        size = multiply([extents[axis]])
-        found[axis], place = place % size, place // size
-    return found | dict.fromkeys(axes[:1], place)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spaces.templates.tensor_cores.epilogue import Epilogue
-from spaces.templates.tensor_cores.operand import spread
-from spaces.templates.tensor_cores.product import Product
-from spaces.templates.tensor_cores.tensor_map import multiply
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.places import multiply, place_axes
+from spaces.templates.products.product import Product
 
 Place = tuple[Any, Any]
 """A row of A and a row of B, which is a column of an instruction's result."""
@@ -79,7 +78,5 @@ class Results:
 
     def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
         """A value for each axis of the contraction."""
-        found = dict(batch)
-        for side, place in zip(self._sides, at, strict=True):
-            found |= spread(self._extents, self._product.axes_of(side), place)
-        return [found.get(axis, 0) for axis in range(len(self._extents))]
+        sides = dict(zip(self._sides, at, strict=True))
+        return place_axes(self._product, self._extents, sides, batch)

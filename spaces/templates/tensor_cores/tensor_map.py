@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.templates.products.places import multiply
+from spaces.templates.products.product import UNIT
 
 _ENCODE = "runtime.cuTensorMapEncodeTiled"
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 """The driver's numbers of the patterns for lines of so many bytes."""
-UNIT = 16
-"""Bytes that strides are multiples of, and that swizzles keep together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +50,6 @@ def read_dimensions(
             beyond = -(-dense // UNIT) * UNIT if isinstance(dense, int) else dense * UNIT
             found.append(Dimension(1, beyond))
     return tuple(found)
-
-
-def multiply(sizes: Sequence[Any]) -> Any:
-    """The product of sizes, a number where all are known."""
-    known = [tvm_compat.as_int(size) for size in sizes]
-    found: Any = prod(size for size in known if size is not None)
-    for size, number in zip(sizes, known, strict=True):
-        if number is None:
-            found = size * found
-    return found
 
 
 def encode_map(T: Any, tensor: Any, dimensions: Sequence[Dimension], box: Sequence[int]) -> Any:

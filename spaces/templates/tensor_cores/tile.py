@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from spaces.targets.gpu import Gpu
-from spaces.templates.tensor_cores.product import Product
+from spaces.templates.products.product import Product
 
 SWAP, STAGES, GROUP = "swap", "stages", "group"
 """Knobs that all have: whether A gives the result's columns, stages of shared memory, and tiles of
 A whose blocks follow one another."""
+KINDS = {"float16": "f16", "bfloat16": "bf16"}
+"""Types of elements that are multiplied, with the names that instructions have for them."""
 TERMS, ITEM = 16, 2
 """Terms of one instruction, and bytes of an element."""
 LINE, LINE_BYTES, PATTERN_BYTES = 64, 128, 1024

@@ -1,8 +1,8 @@
-"""A contraction as tensor cores take it: rows by columns, and how its tensors lie in memory."""
+"""A contraction as rows by columns, and how its tensors lie in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -11,10 +11,10 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, describe, factors
 from spaces.templates.contraction.shape import Contraction
-from spaces.templates.tensor_cores.tensor_map import UNIT
 
-KINDS = {"float16": "f16", "bfloat16": "bf16"}
-"""Types of elements that are multiplied, with the names that instructions have for them."""
+UNIT = 16
+"""Bytes of the widest load, and of what swizzles keep together; strides in tensor maps are
+multiples of it."""
 _MOST_DIMENSIONS = 5
 """Of a tensor map (CUDA driver API, "Tensor Map Object Managment")."""
 _ITEMS = (16, 32)
@@ -76,10 +76,13 @@ class Product:
         return self.c.axes[self.reduction].extent
 
 
-def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product | None:
-    """A program's contraction as a product of matrices in halves; None where it is none.
+def find_product(
+    match: Match, kinds: Collection[str], values: Mapping[str, int] = NO_VALUES
+) -> Product | None:
+    """A program's contraction as a product of matrices; None where it is none.
 
     Args:
+        kinds: types of elements that may be multiplied.
         values: sizes of symbolic dimensions, the shape for which it is estimated.
     """
     loads = factors(match.main)
@@ -90,7 +93,7 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
     kind = str(buffers[0].dtype)
     if not _starts_from_zero(match.main):
         return None
-    if kind not in KINDS or str(buffers[1].dtype) != kind:
+    if kind not in kinds or str(buffers[1].dtype) != kind:
         return None
     ways = (_read(c, kind, buffers) for c in describe(match, values))
     return next((way for way in ways if way is not None), None)

@@ -83,3 +83,13 @@ def _cast(kind: Any, value: Any) -> Any:
     if isinstance(value, int):
         return tirx.IntImm(str(kind), value)
     return value if str(value.ty.dtype) == str(kind) else tirx.Cast(str(kind), value)
+
+
+def begin_program(T: Any, match: Match, c: Contraction) -> Epilogue:
+    """Begin a PrimFunc with the parameters of a program, and give what that does to its sums."""
+    T.func_name("main")
+    T.func_attr({"tirx.noalias": True})
+    parameters = [*match.schedule.mod["main"].params]
+    tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
+    tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
+    return Epilogue(match, c, [*zip(parameters, tensors, strict=True)])

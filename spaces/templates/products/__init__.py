@@ -1,0 +1,1 @@
+"""Products of matrices as programs that say what each thread of a GPU does: what all such share."""
