@@ -15,13 +15,11 @@ from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue, begin_program
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores import ampere_knobs as k
+from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.grid import Grid
 from spaces.templates.tensor_cores.operand import Operand, read_source
 from spaces.templates.tensor_cores.results import Place, Results
-from spaces.templates.tensor_cores.tile import KINDS, TERMS
-
-_EACH = 8
-"""Rows and elements of each of the four matrices that `ldmatrix` loads."""
+from spaces.templates.tensor_cores.tile import TERMS
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -114,49 +112,21 @@ class _Writer:
     def _multiply(self, thread: Any, stage: Any, sums: Any) -> None:
         """Multiply a stage."""
         T, tile = self._t, self._tile
-        kind = KINDS[self._product.kind]
-        multiply = T.ptx[f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"]
         row, column = map(T.Bind, self._place_warp(thread))
-        lane = T.Bind(thread % k.WARP)
+        fragments = Fragments(T, self._product.kind, T.Bind(thread % k.WARP))
         of_a = T.alloc_buffer((4 * tile.row_parts,), "uint32", scope="local")
         of_b = T.alloc_buffer((4,), "uint32", scope="local")
         for term in range(0, tile.depth, TERMS):
             for part in range(tile.row_parts):
-                self._load_a(of_a, 4 * part, stage, row + part * k.ROWS, term, lane)
+                at = row + part * k.ROWS
+                fragments.load_rows(self._a, of_a, 4 * part, stage, at, term)
             for pair in range(tile.column_parts):
-                self._load_b(of_b, stage, column + pair * 2 * k.COLUMNS, term, lane)
+                at = column + pair * 2 * k.COLUMNS
+                fragments.load_columns(self._b, of_b, stage, at, term)
                 for part in range(tile.row_parts):
                     factors = [of_a[4 * part + i] for i in range(4)]
-                    for half in range(2):
-                        place = part * tile.warp_columns // 2 + (2 * pair + half) * 4
-                        own = [sums[place + i] for i in range(4)]
-                        others = [of_b[2 * half], of_b[2 * half + 1]]
-                        T.evaluate(multiply(*own, *factors, *others, *own))
-
-    def _load_a(self, to: Any, first: int, stage: Any, row: Any, term: int, lane: Any) -> None:
-        """16 rows by 16 terms: matrices of 8 rows, then those of the later terms."""
-        below, later = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
-        within = lane % _EACH
-        if self._a.source.turned:
-            self._load(self._a, to, first, stage, row + below, term + later + within)
-        else:
-            self._load(self._a, to, first, stage, row + below + within, term + later)
-
-    def _load_b(self, to: Any, stage: Any, column: Any, term: int, lane: Any) -> None:
-        """16 columns by 16 terms: matrices of the later terms, then those of the next columns."""
-        later, beside = lane // _EACH % 2 * _EACH, lane // (2 * _EACH) * _EACH
-        within = lane % _EACH
-        if self._b.source.turned:
-            self._load(self._b, to, 0, stage, column + beside, term + later + within)
-        else:
-            self._load(self._b, to, 0, stage, column + beside + within, term + later)
-
-    def _load(self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any) -> None:
-        T = self._t
-        turn = ".trans" if side.source.turned else ""
-        load = T.ptx[f"ldmatrix.sync.aligned.m8n8.x4{turn}.shared.b16"]
-        where = side.stages.ptr_to([stage, side.offset(row, term)])
-        T.evaluate(load(*(to[first + i] for i in range(4)), where))
+                    place = part * tile.warp_columns // 2 + pair * 8
+                    fragments.multiply(sums, place, factors, of_b)
 
     def _store(self, thread: Any, first: Place, batch: Mapping[int, Any], sums: Any) -> None:
         """Store a thread's sums."""
