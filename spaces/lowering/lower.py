@@ -32,7 +32,7 @@ from spaces.lowering.relax_passes import (
     multiply_powers,
 )
 from spaces.lowering.sorted_axes import sort_last_axes
-from spaces.targets.backends import backend_of
+from spaces.targets.backends import backend_of, load
 from spaces.targets.target import resolve_target
 from tuner.errors import UsageError
 from tuner.request.target_text import TARGET_KINDS
@@ -82,6 +82,8 @@ def lower(module: Any, target: Any) -> Any:
         prepared = _prepare(module)
         if not row.on_host:
             prepared = sort_last_axes(prepared)
+        if row.graph_pass:
+            prepared = _tidy(load(row.graph_pass)(prepared, target))
         lowered = _lower(prepared, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))

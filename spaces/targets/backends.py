@@ -96,6 +96,8 @@ class Backend:
 
         packs_weights: whether layouts are chosen for it, and weights may be packed ahead of time.
         runs_unscheduled: whether a program without a schedule runs.
+        graph_pass: a pass over graphs for it, before operators become programs, `(module, target)`
+            with TVM's own target; may be empty.
         pipeline: gives the name of the passes that kernels are compiled with, `() -> str`.
         templates: gives the templates of a task, best first, `(Task) -> list[Template]`.
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
@@ -130,6 +132,7 @@ class Backend:
 
     packs_weights: bool
     runs_unscheduled: bool
+    graph_pass: str = ""
     pipeline: str
     templates: str
     rules: str
@@ -172,6 +175,7 @@ BACKENDS = (
         quiet=False,
         packs_weights=False,
         runs_unscheduled=False,
+        graph_pass="spaces.lowering.attention.fuse:fuse_attention",
         pipeline="spaces.passes.cuda.pipeline:cuda_pipeline",
         templates="spaces.templates.registry:gpu_templates",
         rules="spaces.design_space.schedule_rules:cuda_rules",

@@ -17,6 +17,9 @@ STATIC_SHARED_BYTES = 48 << 10
 launch, as TVM does for the scope `shared.dyn`."""
 THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 """Of a block, on every device since sm_50."""
+HALVES = 80
+"""From this architecture on tensor cores multiply halves that were copied ahead (PTX ISA,
+"cp.async")."""
 _MOST_REGISTERS = 255
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""

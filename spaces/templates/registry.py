@@ -27,12 +27,15 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for products: in halves on tensor cores, in single where sizes are symbolic; TVM's
-    rules do well for the others."""
+    """Templates for attention, and for products: in halves on tensor cores, in single where sizes
+    are symbolic; TVM's rules do well for the others."""
+    from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
     from spaces.templates.tensor_cores.template import takes_halves, tensor_core_templates
 
+    if attention := attention_templates(task):
+        return attention
     if not (task.shapes or takes_halves(task)):
         return []
     match = match_contraction(task)

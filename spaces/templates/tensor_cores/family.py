@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import HALVES, Gpu
 from spaces.templates.products.family import Family
 from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.hopper import write_hopper_product
 
-_FIRST, _HOPPER = 80, 90
-"""Architectures: from the first on there are copies beside the threads (PTX ISA, "cp.async")."""
-
+_HOPPER = 90
+"""The architecture whose warpgroups multiply."""
 
 HOPPER = Family(
     "kernel:hopper-product-1",
@@ -34,6 +33,6 @@ AMPERE = Family(
 
 def family_of(gpu: Gpu) -> Family | None:
     """The family of a device; None where its tensor cores are older."""
-    if gpu.architecture == _HOPPER:  # warpgroups multiply on no other
+    if gpu.architecture == _HOPPER:
         return HOPPER
-    return AMPERE if gpu.architecture >= _FIRST else None
+    return AMPERE if gpu.architecture >= HALVES else None

@@ -9,6 +9,10 @@ from typing import Any
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import KINDS
 
+_ROUND = {
+    "float16": ("__half2", "__floats2half2_rn"),
+    "bfloat16": ("__nv_bfloat162", "__floats2bfloat162_rn"),
+}
 EACH = 8
 """Rows and elements of each of the four matrices that `ldmatrix` loads."""
 
@@ -24,7 +28,7 @@ class Fragments:
     """
 
     def __init__(self, T: Any, kind: str, lane: Any) -> None:
-        self._t = T
+        self._t, self._kind = T, kind
         name = f"m16n8k16.row.col.f32.{KINDS[kind]}.{KINDS[kind]}.f32"
         self._multiply = T.ptx[f"mma.sync.aligned.{name}"]
         self._within, self._second = lane % EACH, lane // EACH % 2 * EACH
@@ -40,6 +44,18 @@ class Fragments:
             own = [sums[first + half * 4 + i] for i in range(4)]
             others = [columns[2 * half], columns[2 * half + 1]]
             self._t.evaluate(self._multiply(*own, *rows, *others, *own))
+
+    def round_pair(self, low: Any, high: Any) -> Any:
+        """Two numbers in float32 as elements next to each other in a register."""
+        pair, convert = _ROUND[self._kind]
+        name = f"round_to_{self._kind}s"
+        code = f"""
+static __device__ __forceinline__ unsigned {name}(float low, float high) {{
+  {pair} both = {convert}(low, high);
+  return *reinterpret_cast<unsigned*>(&both);
+}}
+"""
+        return self._t.cuda.func_call(name, low, high, source_code=code, return_type="uint32")
 
     def load_rows(
         self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any

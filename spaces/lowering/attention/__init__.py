@@ -1,0 +1,1 @@
+"""Attention as one tensor program: found in a graph, described, and written."""

@@ -1,0 +1,257 @@
+"""Attention in a graph: products, a softmax over them, and products with its weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.ir.guard import Unsuitable
+from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
+from spaces.lowering.attention.views import (
+    Index,
+    Views,
+    look_forward,
+    look_through,
+    read_number,
+    shrink,
+)
+
+HALVES = ("float16", "bfloat16")
+"""Types of queries, keys and values."""
+WIDEST = 256
+"""Elements of a query or a value, at most."""
+_MATMUL, _SOFTMAX, _CAST = "relax.matmul", "relax.nn.softmax", "relax.astype"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An attention in a graph.
+
+    Attributes:
+        tensors: the graph's, that are read; `parameters` stand for them, and the last one for the
+            result.
+        result: the variable that is bound to the attention from now on.
+        softmax: the variable that it needs no more.
+    """
+
+    attention: Attention
+    tensors: tuple[Any, ...]
+    parameters: tuple[Any, ...]
+    result: Any
+    softmax: Any
+
+
+class Reader:
+    """Reads one attention, from its last product on.
+
+    Args:
+        values: what each variable of the graph is bound to; `users` the variables that read it.
+    """
+
+    def __init__(self, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> None:
+        self._values, self._users = values, users
+        self._parameters: dict[Any, Any] = {}
+        self._product: Any = None
+        self._scored: tuple[Any, Index] | None = None
+
+    def read(self, last: Any) -> Found:
+        """The attention whose last product is bound to a variable.
+
+        Raises:
+            Unsuitable: it is another kind of product.
+        """
+        from tvm import tirx
+
+        call = self._values[last]
+        *outer, rows, columns = (_axis(name, dim) for name, dim in _name_dims(call))
+        keys = _axis("n", _dims(call.args[1])[-2])
+        before = [axis.var for axis in outer]
+        scores, softmax, is_safe = self._read_weights(call.args[0], [*before, rows.var, keys.var])
+        score = tirx.Cast(SUMS, scores) if str(scores.ty.dtype) != SUMS else scores
+        if self._scored is None:
+            raise Unsuitable("scores are no products")
+        product, scored = self._scored
+        width = _axis("d", _dims(product.args[0])[-1])
+        _check_axes(scored, rows, keys, columns, width)
+        ahead = scored[:-2]
+        query, by_query = self._read_factor(product.args[0], [*ahead, rows.var, width.var])
+        key, by_key = self._read_factor(product.args[1], [*ahead, width.var, keys.var])
+        value, by_value = self._read_factor(call.args[1], [*before, keys.var, columns.var])
+        if len({str(load.tensor.dtype) for load in (query, key, value)}) != 1:
+            raise Unsuitable("queries, keys and values of several types")
+        for load, axis in ((query, width), (key, width), (value, columns)):
+            _check_dense(load, axis)
+        score = rewrite.substitute(
+            score, [(self._product, _times(self._product, by_query * by_key))]
+        )
+        total = tirx.Var("total", str(call.ty.dtype))
+        found = (*before, rows.var, columns.var)
+        result, stored, index = self._read_result(last, _times(total, by_value), [*found])
+        place = Load(self._parameter(None, result), tuple(index))
+        attention = Attention(
+            *(tuple(outer), rows, keys, width, columns, query, key, value),
+            *(self._product, score, is_safe, total, stored, place),
+        )
+        tensors = tuple(tensor for tensor in self._parameters if tensor is not None)
+        return Found(attention, tensors, tuple(self._parameters.values()), result, softmax)
+
+    def _read_weights(self, tensor: Any, index: Index) -> tuple[Any, Any, bool]:
+        """The scores that a tensor is the softmax of, that variable, and whether it is safe."""
+        is_safe, guard = False, None
+        while True:
+            call: Any = self._values.get(tensor)
+            name = tvm_compat.operator_name(call)
+            if (viewed := look_through(call, index)) is not None:
+                tensor, index = viewed
+            elif name == _CAST:
+                tensor = call.args[0]
+            elif name == "relax.where" and guard is None and self._is_zero(call.args[1]):
+                guard, tensor = call.args[0], call.args[2]
+            elif name == _SOFTMAX:
+                break
+            else:
+                raise Unsuitable("weights are no softmax")
+        if int(call.attrs.axis) not in (-1, len(index) - 1):
+            raise Unsuitable("a softmax over another axis")
+        if guard is not None:
+            is_safe = self._is_guard(guard, call.args[0])
+            if not is_safe:
+                raise Unsuitable("weights that are chosen")
+        scores = Views(self._values, self._read_leaf).element(call.args[0], index)
+        return scores, tensor, is_safe
+
+    def _read_leaf(self, tensor: Any, index: Index) -> Any:
+        """An element that scores are made of: a product, or one read from memory."""
+        from tvm import tirx
+
+        call: Any = self._values.get(tensor)
+        if tvm_compat.operator_name(call) == _MATMUL and self._scored is None:
+            self._scored = (call, index)
+            self._product = tirx.Var("product", str(call.ty.dtype))
+        if self._scored is not None and call is not None and call.same_as(self._scored[0]):
+            return self._product
+        return self._parameter(tensor, tensor)[tuple(index)]
+
+    def _read_factor(self, tensor: Any, index: Index) -> tuple[Load, float]:
+        """What a factor of a product is read from, and the number that it is multiplied by."""
+        number = 1.0
+        while (call := self._values.get(tensor)) is not None:
+            name = tvm_compat.operator_name(call)
+            if (viewed := look_through(call, index)) is not None:
+                tensor, index = viewed
+            elif name == _CAST and str(call.args[0].ty.dtype) in HALVES:
+                tensor = call.args[0]
+            elif name in ("relax.multiply", "relax.divide") and str(call.ty.dtype) == SUMS:
+                by = read_number(call.args[1])
+                if by is None:
+                    break
+                number = number * by.value if name == "relax.multiply" else number / by.value
+                tensor, index = call.args[0], shrink(call.args[0], call, index)
+            else:
+                break
+        return Load(self._parameter(tensor, tensor), tuple(index)), number
+
+    def _read_result(self, last: Any, value: Any, index: Index) -> tuple[Any, Any, Index]:
+        """The variable of the last cast or view after the last product, what is stored for it, and
+        where."""
+        from tvm import tirx
+
+        while len(users := self._users.get(last, ())) == 1 and users[0] is not None:
+            call = self._values[users[0]]
+            if tvm_compat.operator_name(call) == _CAST:
+                value = tirx.Cast(str(call.ty.dtype), value)
+            elif (there := look_forward(call, index)) is not None:
+                index = there
+            else:
+                break
+            last = users[0]
+        return last, value, index
+
+    def _parameter(self, key: Any, tensor: Any) -> Any:
+        """What stands for a tensor of the graph.
+
+        Raises:
+            Unsuitable: its shape is not known.
+        """
+        from tvm import tirx
+
+        if key not in self._parameters:
+            dims, kind = _dims(tensor), str(tensor.ty.dtype)
+            name = f"p{len(self._parameters)}"
+            self._parameters[key] = tirx.decl_buffer(dims, kind, name)
+        return self._parameters[key]
+
+    def _is_zero(self, tensor: Any) -> bool:
+        dims = tvm_compat.tensor_dims(tensor) or []
+        value = Views(self._values, lambda *_: None).element(tensor, [0 for _ in dims])
+        while hasattr(value, "value") and hasattr(value.value, "ty"):
+            value = value.value  # of a cast
+        return getattr(value, "value", None) == 0
+
+    def _is_guard(self, condition: Any, scores: Any) -> bool:
+        """Whether a condition is that all of a row's scores are minus infinity: not the largest of
+        those that are not equal to it."""
+        names = []
+        while (call := self._values.get(condition)) is not None:
+            name = tvm_compat.operator_name(call)
+            if name not in (_CAST, "relax.logical_not", "relax.max", "relax.equal"):
+                return False
+            if name != _CAST:
+                names.append(name.removeprefix("relax."))
+            if name == "relax.equal":
+                lowest = read_number(call.args[1])
+                is_lowest = lowest is not None and lowest.value == -math.inf
+                expected = ["logical_not", "max", "logical_not", "equal"]
+                return is_lowest and names == expected and call.args[0].same_as(scores)
+            condition = call.args[0]
+        return False
+
+
+def _name_dims(call: Any) -> list[tuple[str, Any]]:
+    dims = _dims(call)
+    if len(dims) < 3:
+        raise Unsuitable("a product of two matrices")
+    names = [*(f"z{n}" for n in range(len(dims) - 2)), "m", "e"]
+    return [*zip(names, dims, strict=True)]
+
+
+def _axis(name: str, extent: Any) -> Axis:
+    from tvm import tirx
+
+    return Axis(tirx.Var(name, "int64"), extent)
+
+
+def _dims(tensor: Any) -> list[Any]:
+    dims = tvm_compat.tensor_dims(tensor)
+    if dims is None:
+        raise Unsuitable("a shape that is not known")
+    return dims
+
+
+def _times(value: Any, number: float) -> Any:
+    from tvm import tirx
+
+    return value if number == 1.0 else value * tirx.const(number, str(value.ty.dtype))
+
+
+def _check_axes(place: Index, rows: Axis, keys: Axis, columns: Axis, width: Axis) -> None:
+    """Refuse scores that are not of rows by keys, and widths that are not known or too large."""
+    if not (place[-2].same_as(rows.var) and place[-1].same_as(keys.var)):
+        raise Unsuitable("scores of another order")
+    sizes = [tvm_compat.as_int(axis.extent) for axis in (columns, width)]
+    if any(size is None or not 0 < size <= WIDEST for size in sizes):
+        raise Unsuitable("heads that are too wide, or of a width that is not known")
+
+
+def _check_dense(load: Load, axis: Axis) -> None:
+    """Refuse a tensor whose elements along an axis do not follow one another."""
+    from tvm import sym
+
+    *others, last = load.indices
+    if rewrite.growth(sym.Analyzer(), last, axis.var) != 1:
+        raise Unsuitable("elements that do not follow one another")
+    if any(rewrite.uses(index, [axis.var]) for index in others if not isinstance(index, int)):
+        raise Unsuitable("elements that do not follow one another")

@@ -1,0 +1,200 @@
+"""Tensors of a graph as expressions of their indices: what is cheap is computed where it is read.
+
+Views (reshapes, permutations, broadcasts) change indices alone. Elementwise operators, ranges and
+constants become expressions. All else is read from memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spaces.ir import tvm_compat
+
+Index = list[Any]
+
+Operator = Callable[..., Any]
+
+
+def _tir(name: str) -> Operator:
+    """A node of TIR, which is not imported before it is needed."""
+
+    def write(*operands: Any) -> Any:
+        from tvm import tirx
+
+        return getattr(tirx, name)(*operands)
+
+    return write
+
+
+_ELEMENTWISE: dict[str, Operator] = {
+    "relax.add": operator.add,
+    "relax.subtract": operator.sub,
+    "relax.multiply": operator.mul,
+    "relax.negative": operator.neg,
+    "relax.divide": _tir("Div"),
+    "relax.tanh": _tir("tanh"),
+    "relax.maximum": _tir("Max"),
+    "relax.minimum": _tir("Min"),
+    "relax.equal": _tir("EQ"),
+    "relax.not_equal": _tir("NE"),
+    "relax.less": _tir("LT"),
+    "relax.less_equal": _tir("LE"),
+    "relax.greater": _tir("GT"),
+    "relax.greater_equal": _tir("GE"),
+    "relax.logical_and": _tir("And"),
+    "relax.logical_or": _tir("Or"),
+    "relax.logical_not": _tir("Not"),
+    "relax.where": _tir("Select"),
+}
+_RESHAPES = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
+
+
+class Views:
+    """The values of a graph's variables, element by element.
+
+    Args:
+        values: what each variable of the graph is bound to.
+        leaf: gives the element of a tensor that is read from memory, at an index.
+    """
+
+    def __init__(self, values: Mapping[Any, Any], leaf: Callable[[Any, Index], Any]) -> None:
+        self._values, self._leaf = values, leaf
+
+    def element(self, tensor: Any, index: Index) -> Any:
+        """The element of a tensor at an index, as an expression."""
+        if (number := read_number(tensor)) is not None:
+            return number
+        call = self._values.get(tensor)
+        if call is None:
+            return self._leaf(tensor, index)
+        if (viewed := look_through(call, index)) is not None:
+            return self.element(*viewed)
+        computed = self._compute(call, index)
+        return self._leaf(tensor, index) if computed is None else computed
+
+    def _compute(self, call: Any, index: Index) -> Any:
+        """What an operator makes of elements; None of one that is not computed where it is read."""
+        from tvm import tirx
+
+        name, kind = tvm_compat.operator_name(call), str(call.ty.dtype)
+        if name == "relax.arange":
+            start, _, step = call.args
+            return tirx.Cast(kind, start + index[0] * step)
+        if name in ("relax.full", "relax.full_like"):
+            return tirx.Cast(kind, self.element(call.args[1], []))
+        if name in ("relax.triu", "relax.tril"):
+            above = index[-1] - index[-2] - call.args[1]
+            inside = above >= 0 if name == "relax.triu" else above <= 0
+            return tirx.Select(inside, self.element(call.args[0], index), tirx.const(0, kind))
+        if name == "relax.astype":
+            return tirx.Cast(kind, self.element(call.args[0], index))
+        if name not in _ELEMENTWISE:
+            return None
+        operands = [self.element(tensor, shrink(tensor, call, index)) for tensor in call.args]
+        return _ELEMENTWISE[name](*operands)
+
+
+def read_number(tensor: Any) -> Any:
+    """The number that all elements of a constant are; None where they are not, or unknown."""
+    from tvm import tirx
+
+    if not tvm_compat.is_constant(tensor):
+        return None
+    array = tensor.value.numpy()
+    if not array.size or np.any(array != array.flat[0]):
+        return None
+    return tirx.const(array.flat[0].item(), str(tensor.ty.dtype))
+
+
+def look_through(call: Any, index: Index) -> tuple[Any, Index] | None:
+    """The tensor that a call is a view of and the index there; None where it is no view."""
+    name = tvm_compat.operator_name(call)
+    if name == "relax.permute_dims":
+        axes = call.attrs.axes
+        order = [*map(int, axes)] if axes is not None else [*reversed(range(len(index)))]
+        by_axis = dict(zip(order, index, strict=True))
+        return call.args[0], [by_axis[axis] for axis in range(len(index))]
+    if name == "relax.broadcast_to":
+        return call.args[0], shrink(call.args[0], call, index)
+    if name in _RESHAPES:
+        shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
+        there = None if shape is None or source is None else reshape_index(shape, source, index)
+        return None if there is None else (call.args[0], there)
+    return None
+
+
+def look_forward(call: Any, index: Index) -> Index | None:
+    """The index in a view of an element of what it views; None where a call is no such view."""
+    name = tvm_compat.operator_name(call)
+    if name == "relax.permute_dims":
+        axes = call.attrs.axes
+        return [index[int(axis)] for axis in axes] if axes is not None else index[::-1]
+    if name in _RESHAPES:
+        shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
+        return None if shape is None or source is None else reshape_index(source, shape, index)
+    return None
+
+
+def shrink(tensor: Any, to: Any, index: Index) -> Index:
+    """The index of a tensor that is broadcast to the shape of another, for an index of that."""
+    dims, shape = (tvm_compat.tensor_dims(x) or [] for x in (tensor, to))
+    last = range(len(shape) - len(dims), len(shape))
+    return [
+        index[n] * 0 if _is_one(dim) and not _is_one(shape[n]) else index[n]
+        for dim, n in zip(dims, last, strict=True)
+    ]
+
+
+def _is_one(dim: Any) -> bool:
+    return tvm_compat.as_int(dim) == 1
+
+
+def reshape_index(shape: Sequence[Any], to: Sequence[Any], index: Index) -> Index | None:
+    """An index into a shape as one into another with as many elements; None where that is not seen.
+
+    Dimensions are matched in groups of equal products, so that those which stay keep their index.
+    """
+    groups = _match(shape, to)
+    if groups is None:
+        return None
+    found: Index = [index[0] * 0 if index else 0 for _ in to]
+    for own, theirs in groups:
+        flat = index[own[0]]
+        for dim in own[1:]:
+            flat = flat * shape[dim] + index[dim]
+        for dim in reversed(theirs[1:]):
+            found[dim], flat = flat % to[dim], flat // to[dim]
+        found[theirs[0]] = flat
+    return found
+
+
+def _match(shape: Sequence[Any], to: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
+    """Dimensions of two shapes, those of one element left out, in groups of equal products."""
+    from tvm import sym
+
+    analyzer = sym.Analyzer()
+    own, theirs = ([n for n, dim in enumerate(dims) if not _is_one(dim)] for dims in (shape, to))
+    groups = []
+    while own and theirs:
+        left, right = [own.pop(0)], [theirs.pop(0)]
+        a, b = shape[left[0]], to[right[0]]
+        while not analyzer.can_prove_equal(a, b):
+            if own and _divides(analyzer, a, b):
+                left.append(own.pop(0))
+                a = a * shape[left[-1]]
+            elif theirs and _divides(analyzer, b, a):
+                right.append(theirs.pop(0))
+                b = b * to[right[-1]]
+            else:
+                return None
+        groups.append((left, right))
+    return None if own or theirs else groups
+
+
+def _divides(analyzer: Any, a: Any, b: Any) -> bool:
+    """Whether a size is known to be a part of another."""
+    return tvm_compat.as_int(analyzer.simplify(b % a)) == 0

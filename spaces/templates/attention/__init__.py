@@ -1,0 +1,1 @@
+"""The template for attention on tensor cores."""

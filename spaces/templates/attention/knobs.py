@@ -1,0 +1,119 @@
+"""Knobs of attention on tensor cores: their values, their limits, and the sizes they give.
+
+Each warp has rows of queries of its own and goes through all keys, a tile after the other, which
+the block copies into shared memory some stages ahead (Dao, "FlashAttention-2", arXiv 2307.08691).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.targets.gpu import Gpu, register_limit
+from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
+
+WARPS, PARTS, KEYS = "warps", "parts", "keys"
+WARP, ROWS = 32, 16
+"""Threads of a warp, and rows of one instruction."""
+_OTHER_REGISTERS = 64
+"""Of a thread, besides its sums, scores and factors: addresses, and the places of its scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The sizes of an attention; of one shape, or of many as arrays.
+
+    Attributes:
+        batch: independent attentions.
+        rows: rows of queries of each; `keys` rows of keys.
+        width: elements of a query; `columns` those of a value.
+        keys_seen: the share of rows by keys that any row looks at.
+    """
+
+    batch: Any
+    rows: Any
+    keys: Any
+    width: int
+    columns: int
+    keys_seen: float
+
+    @property
+    def padded_width(self) -> int:
+        """Elements of a query in shared memory, in whole lines; `padded_columns` those of a
+        value."""
+        return -(-self.width // LINE) * LINE
+
+    @property
+    def padded_columns(self) -> int:
+        return -(-self.columns // LINE) * LINE
+
+    @property
+    def terms(self) -> int:
+        """Elements of a query that instructions multiply; `sums` are the columns that they add."""
+        return -(-self.width // TERMS) * TERMS
+
+    @property
+    def sums(self) -> int:
+        return -(-self.columns // TERMS) * TERMS
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """The sizes of a block, of one setting or of many as arrays.
+
+    Attributes:
+        warps: of a block.
+        parts: instructions of a warp along its rows.
+        keys: of a stage.
+        stages: of shared memory.
+    """
+
+    warps: Any
+    parts: Any
+    keys: Any
+    stages: Any
+
+    @property
+    def warp_rows(self) -> Any:
+        """Rows of a warp."""
+        return ROWS * self.parts
+
+    @property
+    def rows(self) -> Any:
+        """Rows of a block."""
+        return self.warp_rows * self.warps
+
+    @property
+    def threads(self) -> Any:
+        return WARP * self.warps
+
+    def block_bytes(self, heads: Heads) -> Any:
+        """Shared memory of a block."""
+        staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
+        return (self.rows * heads.padded_width + staged) * ITEM + PATTERN_BYTES
+
+    def registers(self, heads: Heads) -> Any:
+        """Registers of a thread: an estimate."""
+        own = (heads.sums + self.keys) // 2 + 8
+        return self.parts * own + 4 + _OTHER_REGISTERS
+
+
+def choices_of() -> dict[str, tuple[int, ...]]:
+    """Values of each knob."""
+    return {WARPS: (1, 2, 4, 8), PARTS: (1, 2), KEYS: (16, 32, 64, 128), STAGES: (2, 3, 4)}
+
+
+def tile_of(knobs: Mapping[str, Any]) -> AttentionTile:
+    """The sizes of a block, from its knobs."""
+    return AttentionTile(*(knobs[name] for name in (WARPS, PARTS, KEYS, STAGES)))
+
+
+def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool_]:
+    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    good = tile.registers(heads) <= register_limit(gpu, tile.threads)
+    good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
+    return np.asarray(good, dtype=np.bool_)

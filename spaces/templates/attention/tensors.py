@@ -1,0 +1,131 @@
+"""The tensors of an attention, in a program with tensors of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.lowering.attention.description import Attention, Axis, Load
+from spaces.templates.products.places import multiply
+from spaces.templates.products.product import UNIT
+from spaces.templates.tensor_cores.operand import Source
+
+Places = Sequence[tuple[Any, Any]]
+"""Values of variables."""
+
+
+class Tensors:
+    """What a program reads and stores, by the places on its axes.
+
+    Args:
+        T: TVM's script.
+        known: the tensors of the attention, each with the one that stands for it.
+
+    Attributes:
+        rows: their number, in 32 bits; `keys`, `columns` and `batches` likewise.
+    """
+
+    def __init__(self, T: Any, attention: Attention, known: Sequence[tuple[Any, Any]]) -> None:
+        self._t, self._attention, self._known = T, attention, known
+        a = attention
+        self.rows, self.keys, self.columns = (
+            self._narrow(axis.extent) for axis in (a.rows, a.keys, a.columns)
+        )
+        self.batches = self._narrow(multiply([axis.extent for axis in a.batch]))
+
+    @property
+    def sources(self) -> tuple[Source, Source, Source]:
+        """Queries, keys and values, each of these a term of the second product."""
+        a = self._attention
+        return (
+            self._source(a.query, a.rows, a.width, turned=False),
+            self._source(a.key, a.keys, a.width, turned=False),
+            self._source(a.value, a.columns, a.keys, turned=True),
+        )
+
+    def spread(self, number: Any) -> list[Any]:
+        """The place on each axis of the batch of one of its attentions."""
+        T, found = self._t, list[Any]()
+        for axis in reversed(self._attention.batch):
+            extent = self._narrow(axis.extent)
+            found.append(T.Bind(number % extent))
+            number = number // extent
+        return found[::-1]
+
+    def score(self, product: Any, batch: Sequence[Any], row: Any, key: Any) -> Any:
+        """What softmax takes for a sum of products in float32."""
+        a = self._attention
+        places = self._place(batch, (a.rows, row), (a.keys, key))
+        return self._write(a.score, [*places, (a.product, _cast(a.product, product))])
+
+    def result(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> Any:
+        """What is stored for a sum of values in float32."""
+        a = self._attention
+        places = self._place(batch, (a.rows, row), (a.columns, column))
+        return self._write(a.result, [*places, (a.total, _cast(a.total, total))])
+
+    def store(self, value: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
+        """Store an element of the result."""
+        a = self._attention
+        places = self._place(batch, (a.rows, row), (a.columns, column))
+        index = [self._write(i, places) for i in a.place.indices]
+        self._t.buffer_store(self._find(a.place.tensor), value, index)
+
+    @property
+    def is_safe(self) -> bool:
+        """See `Attention.is_safe`."""
+        return self._attention.is_safe
+
+    def _source(self, load: Load, row: Axis, term: Axis, *, turned: bool) -> Source:
+        def find_index(at: Any, term_at: Any, batch: Mapping[int, Any]) -> list[Any]:
+            places = self._place([*batch.values()], (row, at), (term, term_at))
+            return [self._write(index, places) for index in load.indices]
+
+        tensor = self._find(load.tensor)
+        in_units = starts_in_units(load, row if turned else term)
+        sizes = (self._narrow(row.extent), self._narrow(term.extent))
+        return Source(tensor, turned, in_units, *sizes, find_index)
+
+    def _narrow(self, size: Any) -> Any:
+        number = tvm_compat.as_int(size)
+        return self._t.Cast("int32", size) if number is None else number
+
+    def _place(self, batch: Sequence[Any], *others: tuple[Axis, Any]) -> Places:
+        pairs = [*zip(self._attention.batch, batch, strict=True), *others]
+        return [(axis.var, _cast(axis.var, place)) for axis, place in pairs]
+
+    def _find(self, tensor: Any) -> Any:
+        return next(own for known, own in self._known if known.same_as(tensor))
+
+    def _write(self, value: Any, places: Places) -> Any:
+        """An expression of this program's tensors, at some places."""
+        from tvm.ir import TensorLoad
+        from tvm_ffi import structural_mutate
+
+        def look(load: Any, mutator: Any) -> Any:
+            return self._find(load.source)[tuple(mutator.default_mutate(load).indices)]
+
+        if isinstance(value, int):
+            return value
+        return rewrite.substitute(structural_mutate(value, [(TensorLoad, look)]), places)
+
+
+def starts_in_units(load: Load, dense: Axis) -> bool:
+    """Whether what lies next to one another along an axis begins at multiples of 16 bytes."""
+    from tvm import sym
+
+    each = UNIT * 8 // tvm_compat.element_bits(load.tensor.dtype)
+    *_, size = load.tensor.shape
+    first = rewrite.substitute(load.indices[-1], [(dense.var, rewrite.constant(0, dense.var))])
+    whole = [tvm_compat.as_int(sym.Analyzer().simplify(x % each)) == 0 for x in (first, size)]
+    return all(whole) or (whole[0] and len(load.tensor.shape) == 1)
+
+
+def _cast(like: Any, value: Any) -> Any:
+    from tvm import tirx
+
+    kind = str(like.ty.dtype)
+    if isinstance(value, int):
+        return tirx.IntImm(kind, value)
+    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)

@@ -1,0 +1,175 @@
+"""The program of an attention for threads from Ampere on (Dao, "FlashAttention-2", arXiv
+2307.08691, algorithm 1; PTX ISA, "mma.sync.m16n8k16", "ldmatrix", "cp.async").
+
+A warp keeps its rows' sums in registers, divided by no total yet, and their largest score so far:
+when that grows, sums are scaled. Scores are taken times log2(e), so that powers are those of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spaces.lowering.attention.description import Attention
+from spaces.templates.attention.causal import find_limit
+from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
+from spaces.templates.attention.softmax import Softmax
+from spaces.templates.attention.tensors import Tensors
+from spaces.templates.tensor_cores.fragments import Fragments
+from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.tile import TERMS
+
+_PAIR = 16
+"""Columns whose factors are loaded together, of two instructions."""
+
+
+def write_program(
+    attention: Attention, heads: Heads, tile: AttentionTile, parameters: Sequence[Any]
+) -> Any:
+    """The PrimFunc of a setting.
+
+    Args:
+        heads: widths of queries and values; of the other sizes the attention's own count.
+        parameters: of the program that it stands for.
+    """
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": True})
+        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
+        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
+        known = [*zip(parameters, tensors, strict=True)]
+        _Writer(T, Tensors(T, attention, known), heads, tile).write(find_limit(attention))
+    return builder.get()
+
+
+class _Writer:
+    """Writes one program."""
+
+    def __init__(self, T: Any, tensors: Tensors, heads: Heads, tile: AttentionTile) -> None:
+        self._t, self._tensors, self._heads, self._tile = T, tensors, heads, tile
+        widths = (heads.padded_width, heads.padded_width, heads.padded_columns)
+        query, key, value = tensors.sources
+        self._queries, self._keys, self._values = (
+            Operand(T, source, rows=rows, lines=rows, depth=depth, threads=tile.threads)
+            for source, rows, depth in (
+                (query, tile.rows, widths[0]),
+                (key, tile.keys, widths[1]),
+                (value, widths[2], tile.keys),
+            )
+        )
+
+    def write(self, limit: Any) -> None:
+        """Write what the threads do.
+
+        Args:
+            limit: see `spaces.templates.attention.causal.find_limit`.
+        """
+        T, tile, tensors = self._t, self._tile, self._tensors
+        row_tiles = (tensors.rows + tile.rows - 1) // tile.rows
+        T.device_entry()
+        block = T.cta_id([row_tiles * tensors.batches])
+        thread = T.thread_id([tile.threads])
+        self._allocate()
+        # Blocks with the same keys and values follow one another; the last rows have most to do.
+        first = T.Bind((row_tiles - 1 - block % row_tiles) * tile.rows)
+        batch = tensors.spread(block // row_tiles)
+        self._steps = T.Bind(self._count_steps(first, limit))
+        softmax = Softmax(T, tensors, tile, thread, first, batch)
+        sums = T.alloc_buffer((tile.parts * self._heads.sums // 2,), "float32", scope="local")
+        with T.unroll(tile.parts * self._heads.sums // 2) as i:
+            T.buffer_store(sums, T.float32(0), [i])
+        self._copy(self._queries, thread, 0, first, 0, batch)
+        for step in range(tile.stages - 1):
+            self._copy_stage(thread, step, batch)
+        with T.serial(self._steps) as step:
+            T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
+            T.evaluate(T.cuda.cta_sync())
+            self._copy_stage(thread, step + tile.stages - 1, batch)
+            scores = self._multiply_keys(thread, step % tile.stages)
+            softmax.weigh(scores, step * tile.keys, sums, self._heads.sums)
+            self._multiply_values(thread, step % tile.stages, scores, sums)
+        softmax.store(sums, self._heads.sums)
+
+    def _allocate(self) -> None:
+        """Shared memory for queries, and for stages of keys and values."""
+        pool = self._t.SMEMPool()
+        self._queries.allocate(pool, 1)
+        for side in (self._keys, self._values):
+            side.allocate(pool, self._tile.stages)
+        pool.commit()
+        held = max(s.count_held() for s in (self._queries, self._keys, self._values))
+        kind = self._queries.source.kind
+        self._own = self._t.alloc_buffer((held,), kind, scope="local") if held else None
+
+    def _count_steps(self, first: Any, limit: Any) -> Any:
+        """Tiles of keys that the rows from the first on look at."""
+        T, tile = self._t, self._tile
+        keys = self._tensors.keys
+        if limit is not None:
+            last = T.Cast("int32", limit) + first + tile.rows - 1
+            keys = T.max(T.min(keys, last + 1), 0)
+        return (keys + tile.keys - 1) // tile.keys
+
+    def _copy_stage(self, thread: Any, step: Any, batch: Sequence[Any]) -> None:
+        """Begin to fill a stage, if there are so many."""
+        T, tile = self._t, self._tile
+        with T.If(step < self._steps), T.Then():
+            for side, (row, term) in (
+                (self._keys, (step * tile.keys, 0)),
+                (self._values, (0, step * tile.keys)),
+            ):
+                self._copy(side, thread, step % tile.stages, row, term, batch)
+        T.evaluate(T.ptx["cp.async.commit_group"]())
+
+    def _copy(
+        self, side: Operand, thread: Any, stage: Any, row: Any, term: Any, batch: Sequence[Any]
+    ) -> None:
+        places = dict(enumerate(batch))
+        if side.source.in_units:
+            side.copy(thread, stage, row, term, places)
+        else:
+            side.fill(thread, stage, row, term, places, self._own)
+
+    def _multiply_keys(self, thread: Any, stage: Any) -> Any:
+        """The products of a warp's rows and the keys of a stage."""
+        T, tile = self._t, self._tile
+        scores = T.alloc_buffer((tile.parts * tile.keys // 2,), "float32", scope="local")
+        with T.unroll(tile.parts * tile.keys // 2) as i:
+            T.buffer_store(scores, T.float32(0), [i])
+        row = T.Bind(thread // WARP * tile.warp_rows)
+        fragments = Fragments(T, self._keys.source.kind, T.Bind(thread % WARP))
+        of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
+        of_keys = T.alloc_buffer((4,), "uint32", scope="local")
+        for term in range(0, self._heads.terms, TERMS):
+            for part in range(tile.parts):
+                at = row + part * TERMS
+                fragments.load_rows(self._queries, of_rows, 4 * part, 0, at, term)
+            for key in range(0, tile.keys, _PAIR):
+                fragments.load_columns(self._keys, of_keys, stage, key, term)
+                for part in range(tile.parts):
+                    rows = [of_rows[4 * part + i] for i in range(4)]
+                    fragments.multiply(scores, (part * tile.keys + key) // 2, rows, of_keys)
+        return scores
+
+    def _multiply_values(self, thread: Any, stage: Any, weights: Any, sums: Any) -> None:
+        """Add the values of a stage, times their weights. Scores lie in registers as the factors of
+        the next product do."""
+        T, tile, width = self._t, self._tile, self._heads.sums
+        kind = self._values.source.kind
+        fragments = Fragments(T, kind, T.Bind(thread % WARP))
+        of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
+        of_values = T.alloc_buffer((4,), "uint32", scope="local")
+        for key in range(0, tile.keys, _PAIR):
+            for part in range(tile.parts):
+                for i in range(4):
+                    place = (part * tile.keys + key) // 2 + 2 * i
+                    both = fragments.round_pair(weights[place], weights[place + 1])
+                    T.buffer_store(of_rows, both, [4 * part + i])
+            for column in range(0, width, _PAIR):
+                fragments.load_columns(self._values, of_values, stage, column, key)
+                for part in range(tile.parts):
+                    rows = [of_rows[4 * part + i] for i in range(4)]
+                    fragments.multiply(sums, (part * width + column) // 2, rows, of_values)
