@@ -18,6 +18,7 @@ _FORMULAS = ("tanh", "sigmoid", "erf", "sinh", "cosh", "asin", "acos", "atan", "
 """Functions that TVM writes out in their own type, as tanh by exponentials: some operations, and
 near zero the difference of two numbers near 1."""
 _LARGEST = 3e38
+_NEGLIGIBLE = 1e-30
 _DEEPEST = 3
 """The most functions nested in an expression: each one repeats its argument several times."""
 
@@ -142,7 +143,13 @@ class Errors:
         if not is_float(after):
             return error
         exact = eps_of(after) <= eps_of(before) if is_float(before) else _holds(after, before)
-        return error if exact else self._result(value, error.drift, error.rounding)
+        if exact:
+            return error
+        # Below the least number that has all its digits, they err by its last digit.
+        drift, step = error.drift, smallest_of(after) * eps_of(after)
+        if step > _NEGLIGIBLE and not self.is_integral(value):
+            drift = both(drift, number(step, self._state), lambda a, b: a + b)
+        return self._result(value, drift, error.rounding)
 
     def _result(self, value: Any, drift: Any, rounding: float = 0.0) -> Error:
         """The error of an operation with its own rounding, 0 for whole numbers the type holds."""

@@ -9,19 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
-from spaces.templates.attention.knobs import AttentionTile, Heads
-from spaces.templates.tensor_cores.tile import ITEM
+from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
+from spaces.templates.products.product import UNIT
+from spaces.templates.tensor_cores.tile import ITEM, SHARED_BYTES
 
-_LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
-"""Cycles of a launch, of a stage until it is there, and of a stage's barriers."""
+_LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 400.0
+"""Cycles of a launch, of a stage until it is there, and of a warp's way through a stage."""
 _SUSTAINED = 0.6
 """The share of the tensor cores' rate that instructions of single warps keep up."""
-_POWERS, _ISSUES = 16.0, 10.0
-"""Powers that a multiprocessor computes in a cycle, and instructions of a thread for a score."""
+_POWERS = 16.0
+"""Powers that a multiprocessor computes in a cycle."""
+_SCORE_ISSUES, _ROW_ISSUES, _COPY_ISSUES = 9.0, 40.0, 8.0
+"""Instructions of a thread for a score, for its rows of a stage, and for 16 bytes it copies."""
+_PARTS = 4
+"""Parts of a multiprocessor, each of which issues an instruction of a warp in a cycle."""
 _L2_BYTES = 48.0
 """Bytes in a cycle of a multiprocessor from the L2 cache."""
-_APART = 0.5
-"""The share of the softmax that does not overlap with products of other warps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +52,27 @@ class Estimate:
 
 def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     """Estimate rounds of blocks, each of which goes through the keys that its rows look at."""
-    scores = tile.rows * tile.keys * 1.0
-    operations = 2 * scores * (heads.terms + heads.sums)
-    multiplying = operations / (gpu.tensor_operations * _SUSTAINED)
-    weighing = np.maximum(scores / _POWERS, scores * _ISSUES / gpu.madds)
-    fetching = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM / _L2_BYTES
+    widths = heads.terms + heads.sums
+    operations = 2.0 * tile.rows * tile.keys * widths
+    read = (tile.warps * tile.keys * widths + tile.rows * heads.terms) * ITEM
+    multiplying = np.maximum(operations / (gpu.tensor_operations * _SUSTAINED), read / SHARED_BYTES)
+    staged = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM
+    # A thread has half as many scores of a part as there are keys, and as many sums as columns.
+    own = tile.parts * ((tile.keys * _SCORE_ISSUES + heads.sums) / 2 + _ROW_ISSUES)
+    issued = tile.warps * own + staged / UNIT * _COPY_ISSUES / WARP
+    weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
+    fetching = staged / _L2_BYTES
     blocks = heads.batch * -(-heads.rows // tile.rows)
     waves = -(-blocks // gpu.multiprocessors)
     found = count_resident(gpu, tile.block_bytes(heads), tile.registers(heads), tile.threads)
     resident = np.minimum(found, np.maximum(waves, 1))
-    together = np.maximum(tile.warps * resident, 1)
-    busy = np.maximum(multiplying, weighing) + _APART * np.minimum(multiplying, weighing) / together
+    # A part of a multiprocessor has warps of its own; one multiplies while others weigh.
+    warps = tile.warps * resident / _PARTS
+    most, least = np.maximum(multiplying, weighing), np.minimum(multiplying, weighing)
+    busy = (most + least / np.maximum(warps, 1.0)) / np.minimum(warps, 1.0)
+    step = busy + _STEP_CYCLES / (np.maximum(warps, 1.0) * resident)
     filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
-    # A scheduler has warps of its own: fewer than four of them leave some idle.
-    idle = np.maximum(4.0 / together, 1.0)
-    step = np.maximum(np.maximum(busy * idle, fetching), filling) + _STEP_CYCLES / resident
+    step = np.maximum(np.maximum(step, fetching), filling)
     steps = np.maximum(-(-heads.keys // tile.keys) * heads.keys_seen, 1.0)
     cycles = waves * (steps * step + _FILL_CYCLES / resident)
     moved = heads.batch * (heads.rows + heads.keys) * (heads.width + heads.columns) * ITEM
