@@ -21,6 +21,8 @@ _POWERS = 16.0
 """Powers that a multiprocessor computes in a cycle."""
 _SCORE_ISSUES, _ROW_ISSUES, _COPY_ISSUES = 9.0, 40.0, 8.0
 """Instructions of a thread for a score, for its rows of a stage, and for 16 bytes it copies."""
+_JOIN_CYCLES = 8.0
+"""For each number that a thread joins."""
 _PARTS = 4
 """Parts of a multiprocessor, each of which issues an instruction of a warp in a cycle."""
 _L2_BYTES = 48.0
@@ -54,11 +56,11 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     """Estimate rounds of blocks, each of which goes through the keys that its rows look at."""
     widths = heads.terms + heads.sums
     operations = 2.0 * tile.rows * tile.keys * widths
-    read = (tile.warps * tile.keys * widths + tile.rows * heads.terms) * ITEM
+    read = (tile.row_warps * tile.keys * widths + tile.key_warps * tile.rows * heads.terms) * ITEM
     multiplying = np.maximum(operations / (gpu.tensor_operations * _SUSTAINED), read / SHARED_BYTES)
     staged = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM
     # A thread has half as many scores of a part as there are keys, and as many sums as columns.
-    own = tile.parts * ((tile.keys * _SCORE_ISSUES + heads.sums) / 2 + _ROW_ISSUES)
+    own = tile.parts * ((tile.warp_keys * _SCORE_ISSUES + heads.sums) / 2 + _ROW_ISSUES)
     issued = tile.warps * own + staged / UNIT * _COPY_ISSUES / WARP
     weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
     fetching = staged / _L2_BYTES
@@ -74,7 +76,8 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
     step = np.maximum(np.maximum(step, fetching), filling)
     steps = np.maximum(-(-heads.keys // tile.keys) * heads.keys_seen, 1.0)
-    cycles = waves * (steps * step + _FILL_CYCLES / resident)
+    joining = (tile.key_warps - 1) * tile.count_joined(heads) * _JOIN_CYCLES
+    cycles = waves * (steps * step + (_FILL_CYCLES + joining) / resident)
     moved = heads.batch * (heads.rows + heads.keys) * (heads.width + heads.columns) * ITEM
     streaming = moved / gpu.memory_bytes_per_cycle
     cycles = np.maximum(cycles, streaming) + _LAUNCH_CYCLES
@@ -88,6 +91,7 @@ def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float3
     found = [
         np.log2(tile.rows),
         np.log2(tile.keys),
+        np.log2(tile.key_warps),
         tile.registers(heads) * tile.threads / gpu.registers,
         tile.block_bytes(heads) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.weighing),

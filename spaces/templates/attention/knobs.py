@@ -1,7 +1,8 @@
 """Knobs of attention on tensor cores: their values, their limits, and the sizes they give.
 
-Each warp has rows of queries of its own and goes through all keys, a tile after the other, which
-the block copies into shared memory some stages ahead (Dao, "FlashAttention-2", arXiv 2307.08691).
+The block goes through all keys, a tile after the other, which it copies into shared memory some
+stages ahead (Dao, "FlashAttention-2", arXiv 2307.08691). A warp has some of the block's rows, and
+of each tile some keys: with few rows, warps share the keys and join what they found in the end.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
 
-WARPS, PARTS, KEYS = "warps", "parts", "keys"
-WARP, ROWS = 32, 16
-"""Threads of a warp, and rows of one instruction."""
+ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
+WARP, ROWS, PAIR = 32, 16, 16
+"""Threads of a warp, rows of one instruction, and columns that are loaded together, of two."""
+_WIDE = 4
+"""Bytes of a sum."""
+_MOST_WARPS = 8
 _OTHER_REGISTERS = 64
 """Of a thread, besides its sums, scores and factors: addresses, and the places of its scores."""
 
@@ -66,13 +70,14 @@ class AttentionTile:
     """The sizes of a block, of one setting or of many as arrays.
 
     Attributes:
-        warps: of a block.
+        row_warps: warps along the rows of a block; `key_warps` along the keys of a stage.
         parts: instructions of a warp along its rows.
         keys: of a stage.
         stages: of shared memory.
     """
 
-    warps: Any
+    row_warps: Any
+    key_warps: Any
     parts: Any
     keys: Any
     stages: Any
@@ -85,7 +90,16 @@ class AttentionTile:
     @property
     def rows(self) -> Any:
         """Rows of a block."""
-        return self.warp_rows * self.warps
+        return self.warp_rows * self.row_warps
+
+    @property
+    def warp_keys(self) -> Any:
+        """Keys of a warp, of a stage."""
+        return self.keys // self.key_warps
+
+    @property
+    def warps(self) -> Any:
+        return self.row_warps * self.key_warps
 
     @property
     def threads(self) -> Any:
@@ -94,26 +108,39 @@ class AttentionTile:
     def block_bytes(self, heads: Heads) -> Any:
         """Shared memory of a block."""
         staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
-        return (self.rows * heads.padded_width + staged) * ITEM + PATTERN_BYTES
+        joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
+        return (self.rows * heads.padded_width + staged) * ITEM + joined + PATTERN_BYTES
+
+    def count_joined(self, heads: Heads) -> Any:
+        """What a thread has that those of other warps join: sums, and for each of its rows the
+        largest score and the total."""
+        return self.parts * (heads.sums // 2 + 4)
 
     def registers(self, heads: Heads) -> Any:
         """Registers of a thread: an estimate."""
-        own = (heads.sums + self.keys) // 2 + 8
+        own = (heads.sums + self.warp_keys) // 2 + 8
         return self.parts * own + 4 + _OTHER_REGISTERS
 
 
 def choices_of() -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
-    return {WARPS: (1, 2, 4, 8), PARTS: (1, 2), KEYS: (16, 32, 64, 128), STAGES: (2, 3, 4)}
+    return {
+        ROW_WARPS: (1, 2, 4, 8),
+        KEY_WARPS: (1, 2, 4, 8),
+        PARTS: (1, 2),
+        KEYS: (16, 32, 64, 128),
+        STAGES: (2, 3, 4),
+    }
 
 
 def tile_of(knobs: Mapping[str, Any]) -> AttentionTile:
     """The sizes of a block, from its knobs."""
-    return AttentionTile(*(knobs[name] for name in (WARPS, PARTS, KEYS, STAGES)))
+    return AttentionTile(*(knobs[name] for name in (ROW_WARPS, KEY_WARPS, PARTS, KEYS, STAGES)))
 
 
 def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool_]:
     """Whether each setting keeps to the limits of the hardware, whatever the shape."""
     good = tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
+    good &= (tile.warps <= _MOST_WARPS) & (tile.warp_keys >= PAIR)
     return np.asarray(good, dtype=np.bool_)

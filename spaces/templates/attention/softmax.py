@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spaces.templates.attention.knobs import WARP, AttentionTile
+from spaces.templates.attention.knobs import ROWS, WARP, AttentionTile
 from spaces.templates.attention.tensors import Tensors
-from spaces.templates.tensor_cores.tile import TERMS
 
 _LOG2_E = math.log2(math.e)
 _ALL = 0xFFFFFFFF
@@ -25,7 +24,7 @@ class Softmax:
 
     Args:
         T: TVM's script.
-        first: the block's first row.
+        first: the warp's first row.
         batch: the place on each axis of the batch.
     """
 
@@ -40,9 +39,10 @@ class Softmax:
     ) -> None:
         self._t, self._tensors, self._tile, self._batch = T, tensors, tile, batch
         lane = thread % WARP
-        self._row = T.Bind(first + thread // WARP * tile.warp_rows + lane // 4)
+        self._lane = lane
+        self._row = T.Bind(first + lane // 4)
         self._column = T.Bind(lane % 4 * 2)
-        number = 2 * tile.parts
+        self._own = number = 2 * tile.parts
         self._largest, self._totals = (
             T.alloc_buffer((number,), "float32", scope="local") for _ in range(2)
         )
@@ -57,51 +57,97 @@ class Softmax:
             scores: a thread's products of the tile, that become its weights.
             width: columns of sums.
         """
-        T, tile, keys = self._t, self._tile, self._tile.keys
-        for part in range(tile.parts):
-            for lower in range(2):
-                own, row = 2 * part + lower, self._row + part * TERMS + lower * 8
-                most = T.alloc_buffer((1,), "float32", scope="local")
-                T.buffer_store(most, self._largest[own], [0])
-                with T.unroll(keys // 8) as eight, T.unroll(2) as right:
-                    place = part * keys // 2 + eight * 4 + lower * 2 + right
-                    key = first_key + eight * 8 + self._column + right
-                    score = self._score(scores[place], row, key)
-                    T.buffer_store(scores, score, [place])
-                    T.buffer_store(most, T.max(most[0], scores[place]), [0])
-                self._share(most, T.max)
-                # A row without a score yet has none to subtract.
-                base = T.Bind(T.Select(most[0] == _lowest(T), T.float32(0), most[0]))
-                scale = T.Bind(T.exp2(self._largest[own] - base))
-                T.buffer_store(self._largest, most[0], [own])
-                T.buffer_store(self._totals, self._totals[own] * scale, [own])
-                with T.unroll(keys // 8) as eight, T.unroll(2) as right:
-                    place = part * keys // 2 + eight * 4 + lower * 2 + right
-                    T.buffer_store(scores, T.exp2(scores[place] - base), [place])
-                    T.buffer_store(self._totals, self._totals[own] + scores[place], [own])
-                with T.unroll(width // 8) as eight, T.unroll(2) as right:
-                    place = part * width // 2 + eight * 4 + lower * 2 + right
-                    T.buffer_store(sums, sums[place] * scale, [place])
+        T, keys = self._t, self._tile.warp_keys
+        for own in range(self._own):
+            part, lower = own // 2, own % 2
+            row = self._row + part * ROWS + lower * 8
+            most = T.alloc_buffer((1,), "float32", scope="local")
+            T.buffer_store(most, self._largest[own], [0])
+            with T.unroll(keys // 8) as eight, T.unroll(2) as right:
+                place = part * keys // 2 + eight * 4 + lower * 2 + right
+                key = first_key + eight * 8 + self._column + right
+                score = self._score(scores[place], row, key)
+                T.buffer_store(scores, score, [place])
+                T.buffer_store(most, T.max(most[0], scores[place]), [0])
+            self._share(most, T.max)
+            base = T.Bind(self._find_base(most[0]))
+            scale = T.Bind(T.exp2(self._largest[own] - base))
+            T.buffer_store(self._largest, most[0], [own])
+            T.buffer_store(self._totals, self._totals[own] * scale, [own])
+            with T.unroll(keys // 8) as eight, T.unroll(2) as right:
+                place = part * keys // 2 + eight * 4 + lower * 2 + right
+                T.buffer_store(scores, T.exp2(scores[place] - base), [place])
+                T.buffer_store(self._totals, self._totals[own] + scores[place], [own])
+            with T.unroll(width // 8) as eight, T.unroll(2) as right:
+                place = part * width // 2 + eight * 4 + lower * 2 + right
+                T.buffer_store(sums, sums[place] * scale, [place])
+
+    def join_threads(self) -> None:
+        """Add up the totals of the threads that have the same rows."""
+        T = self._t
+        for own in range(self._own):
+            total = T.alloc_buffer((1,), "float32", scope="local")
+            T.buffer_store(total, self._totals[own], [0])
+            self._share(total, lambda a, b: a + b)
+            T.buffer_store(self._totals, total[0], [own])
+
+    def join_warps(self, sums: Any, warp: Any, shared: Any) -> None:
+        """Have the first of the warps with the same rows add what the others found.
+
+        Args:
+            shared: room for the numbers of each thread of each other warp.
+        """
+        T, others = self._t, self._tile.key_warps - 1
+        place, first = warp // (others + 1) * others, warp % (others + 1)
+        numbers = [(self._largest, own) for own in range(self._own)]
+        numbers += [(self._totals, own) for own in range(self._own)]
+        numbers += [(sums, own) for own in range(int(sums.shape[0]))]
+        with T.If(first > 0), T.Then():
+            for number, (buffer, own) in enumerate(numbers):
+                T.buffer_store(shared, buffer[own], [place + first - 1, number, self._lane])
+        T.evaluate(T.cuda.cta_sync())
+        with T.If(first == 0), T.Then(), T.serial(others) as other:
+            for own in range(self._own):
+                self._join(sums, own, lambda n: shared[place + other, n, self._lane])
+
+    def _join(self, sums: Any, own: int, read: Callable[[Any], Any]) -> None:
+        """Join one row with that of another warp, whose numbers are read in the order in which
+        these are written: largest scores, totals, sums."""
+        T, part, lower = self._t, own // 2, own % 2
+        each = int(sums.shape[0]) // self._tile.parts
+        other = T.Bind(read(own))
+        most = T.Bind(T.max(self._largest[own], other))
+        base = T.Bind(self._find_base(most))
+        mine, theirs = (T.Bind(T.exp2(x - base)) for x in (self._largest[own], other))
+        T.buffer_store(self._largest, most, [own])
+        total = self._totals[own] * mine + read(self._own + own) * theirs
+        T.buffer_store(self._totals, total, [own])
+        with T.unroll(each // 4) as eight, T.unroll(2) as right:
+            place = part * each + eight * 4 + lower * 2 + right
+            value = sums[place] * mine + read(2 * self._own + place) * theirs
+            T.buffer_store(sums, value, [place])
 
     def store(self, sums: Any, width: int) -> None:
         """Divide the sums of values by the totals of weights, and store them."""
         T, tensors = self._t, self._tensors
-        for part in range(self._tile.parts):
-            for lower in range(2):
-                own, row = 2 * part + lower, self._row + part * TERMS + lower * 8
-                total = T.alloc_buffer((1,), "float32", scope="local")
-                T.buffer_store(total, self._totals[own], [0])
-                self._share(total, lambda a, b: a + b)
-                share = T.float32(1) / total[0]
-                if tensors.is_safe:
-                    share = T.Select(self._largest[own] == _lowest(T), T.float32(0), share)
-                share = T.Bind(share)
-                with T.unroll(width // 8) as eight, T.unroll(2) as right:
-                    place = part * width // 2 + eight * 4 + lower * 2 + right
-                    column = eight * 8 + self._column + right
-                    with T.If(T.And(row < tensors.rows, column < tensors.columns)), T.Then():
-                        value = tensors.result(sums[place] * share, self._batch, row, column)
-                        tensors.store(value, self._batch, row, column)
+        for own in range(self._own):
+            part, lower = own // 2, own % 2
+            row = self._row + part * ROWS + lower * 8
+            share = T.float32(1) / self._totals[own]
+            if tensors.is_safe:
+                share = T.Select(self._largest[own] == _lowest(T), T.float32(0), share)
+            share = T.Bind(share)
+            with T.unroll(width // 8) as eight, T.unroll(2) as right:
+                place = part * width // 2 + eight * 4 + lower * 2 + right
+                column = eight * 8 + self._column + right
+                with T.If(T.And(row < tensors.rows, column < tensors.columns)), T.Then():
+                    value = tensors.result(sums[place] * share, self._batch, row, column)
+                    tensors.store(value, self._batch, row, column)
+
+    def _find_base(self, most: Any) -> Any:
+        """What is subtracted from scores: nothing in a row that has none yet."""
+        T = self._t
+        return T.Select(most == _lowest(T), T.float32(0), most)
 
     def _score(self, product: Any, row: Any, key: Any) -> Any:
         """The score of a row and a key, times log2(e); minus infinity beyond the tensors."""

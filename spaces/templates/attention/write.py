@@ -12,15 +12,13 @@ from typing import Any
 
 from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
-from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
+from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.tensors import Tensors
+from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import TERMS
-
-_PAIR = 16
-"""Columns whose factors are loaded together, of two instructions."""
 
 
 def write_program(
@@ -72,12 +70,13 @@ class _Writer:
         T.device_entry()
         block = T.cta_id([row_tiles * tensors.batches])
         thread = T.thread_id([tile.threads])
+        self._place_warp(thread)
         self._allocate()
         # Blocks with the same keys and values follow one another; the last rows have most to do.
         first = T.Bind((row_tiles - 1 - block % row_tiles) * tile.rows)
         batch = tensors.spread(block // row_tiles)
         self._steps = T.Bind(self._count_steps(first, limit))
-        softmax = Softmax(T, tensors, tile, thread, first, batch)
+        softmax = Softmax(T, tensors, tile, thread, first + self._row, batch)
         sums = T.alloc_buffer((tile.parts * self._heads.sums // 2,), "float32", scope="local")
         with T.unroll(tile.parts * self._heads.sums // 2) as i:
             T.buffer_store(sums, T.float32(0), [i])
@@ -88,17 +87,32 @@ class _Writer:
             T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
             T.evaluate(T.cuda.cta_sync())
             self._copy_stage(thread, step + tile.stages - 1, batch)
-            scores = self._multiply_keys(thread, step % tile.stages)
-            softmax.weigh(scores, step * tile.keys, sums, self._heads.sums)
-            self._multiply_values(thread, step % tile.stages, scores, sums)
-        softmax.store(sums, self._heads.sums)
+            scores = self._multiply_keys(step % tile.stages)
+            softmax.weigh(scores, step * tile.keys + self._key, sums, self._heads.sums)
+            self._multiply_values(step % tile.stages, scores, sums)
+        softmax.join_threads()
+        if self._joined is not None:
+            softmax.join_warps(sums, self._warp, self._joined)
+        with T.If(self._warp % tile.key_warps == 0), T.Then():
+            softmax.store(sums, self._heads.sums)
+
+    def _place_warp(self, thread: Any) -> None:
+        """The warp of a thread, its first row in the block, and its first key in a stage."""
+        T, tile = self._t, self._tile
+        self._warp = T.Bind(thread // WARP)
+        self._row = T.Bind(self._warp // tile.key_warps * tile.warp_rows)
+        self._key = T.Bind(self._warp % tile.key_warps * tile.warp_keys)
+        self._fragments = Fragments(T, self._keys.source.kind, T.Bind(thread % WARP))
 
     def _allocate(self) -> None:
-        """Shared memory for queries, and for stages of keys and values."""
-        pool = self._t.SMEMPool()
+        """Shared memory for queries, for stages of keys and values, and for what warps join."""
+        tile, pool = self._tile, self._t.SMEMPool()
         self._queries.allocate(pool, 1)
         for side in (self._keys, self._values):
-            side.allocate(pool, self._tile.stages)
+            side.allocate(pool, tile.stages)
+        others = tile.warps - tile.row_warps
+        shape = (others, tile.count_joined(self._heads), WARP)
+        self._joined = pool.alloc(shape, "float32", align=UNIT) if others else None
         pool.commit()
         held = max(s.count_held() for s in (self._queries, self._keys, self._values))
         kind = self._queries.source.kind
@@ -133,43 +147,40 @@ class _Writer:
         else:
             side.fill(thread, stage, row, term, places, self._own)
 
-    def _multiply_keys(self, thread: Any, stage: Any) -> Any:
-        """The products of a warp's rows and the keys of a stage."""
-        T, tile = self._t, self._tile
-        scores = T.alloc_buffer((tile.parts * tile.keys // 2,), "float32", scope="local")
-        with T.unroll(tile.parts * tile.keys // 2) as i:
+    def _multiply_keys(self, stage: Any) -> Any:
+        """The products of a warp's rows and its keys of a stage."""
+        T, tile, fragments = self._t, self._tile, self._fragments
+        number = tile.parts * tile.warp_keys // 2
+        scores = T.alloc_buffer((number,), "float32", scope="local")
+        with T.unroll(number) as i:
             T.buffer_store(scores, T.float32(0), [i])
-        row = T.Bind(thread // WARP * tile.warp_rows)
-        fragments = Fragments(T, self._keys.source.kind, T.Bind(thread % WARP))
         of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
         of_keys = T.alloc_buffer((4,), "uint32", scope="local")
         for term in range(0, self._heads.terms, TERMS):
             for part in range(tile.parts):
-                at = row + part * TERMS
+                at = self._row + part * ROWS
                 fragments.load_rows(self._queries, of_rows, 4 * part, 0, at, term)
-            for key in range(0, tile.keys, _PAIR):
-                fragments.load_columns(self._keys, of_keys, stage, key, term)
+            for key in range(0, tile.warp_keys, PAIR):
+                fragments.load_columns(self._keys, of_keys, stage, self._key + key, term)
                 for part in range(tile.parts):
                     rows = [of_rows[4 * part + i] for i in range(4)]
-                    fragments.multiply(scores, (part * tile.keys + key) // 2, rows, of_keys)
+                    fragments.multiply(scores, (part * tile.warp_keys + key) // 2, rows, of_keys)
         return scores
 
-    def _multiply_values(self, thread: Any, stage: Any, weights: Any, sums: Any) -> None:
+    def _multiply_values(self, stage: Any, weights: Any, sums: Any) -> None:
         """Add the values of a stage, times their weights. Scores lie in registers as the factors of
         the next product do."""
-        T, tile, width = self._t, self._tile, self._heads.sums
-        kind = self._values.source.kind
-        fragments = Fragments(T, kind, T.Bind(thread % WARP))
+        T, tile, width, fragments = self._t, self._tile, self._heads.sums, self._fragments
         of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
         of_values = T.alloc_buffer((4,), "uint32", scope="local")
-        for key in range(0, tile.keys, _PAIR):
+        for key in range(0, tile.warp_keys, TERMS):
             for part in range(tile.parts):
                 for i in range(4):
-                    place = (part * tile.keys + key) // 2 + 2 * i
+                    place = (part * tile.warp_keys + key) // 2 + 2 * i
                     both = fragments.round_pair(weights[place], weights[place + 1])
                     T.buffer_store(of_rows, both, [4 * part + i])
-            for column in range(0, width, _PAIR):
-                fragments.load_columns(self._values, of_values, stage, column, key)
+            for column in range(0, width, PAIR):
+                fragments.load_columns(self._values, of_values, stage, column, self._key + key)
                 for part in range(tile.parts):
                     rows = [of_rows[4 * part + i] for i in range(4)]
                     fragments.multiply(sums, (part * width + column) // 2, rows, of_values)
