@@ -356,7 +356,8 @@ def test_keys_of_best() -> None:
 
 
 def test_keys_of_verify() -> None:
-    claim = Claim(TASK, DEFAULT, (("T", 5),), "", 1.0, (), None, None, "", "")
+    trial, good = Trial(TASK.key, DEFAULT, (("T", 5),)), Measurement(Status.OK, (1.0,))
+    claim = Claim(TASK, Record(trial, good), (), None)
     told = {"run": "run", "seed": 1, **judge([claim], [Seen()]).to_json()}
     assert keys(told) == rows("JSON of `verify`")
     for verdict in Verdict:

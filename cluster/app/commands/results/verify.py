@@ -136,7 +136,7 @@ _KINDS = ("same", "right", "differs", "unchecked")
 def _named(winner: Judged) -> str:
     from tuner.dynamic.shapes import shape_text
 
-    name, instance = winner.claim.task.name, winner.claim.instance
+    name, instance = winner.claim.task.name, winner.claim.record.trial.instance
     return f"{name} ({shape_text(instance)})" if instance else name
 
 
