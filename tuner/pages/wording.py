@@ -109,7 +109,7 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
     manifest = run.manifest
     options = {k: v for k, v in manifest.options.items() if v not in (None, "")}
     ends = [
-        f"{_moment(span.started_s)}, {duration(span.elapsed_s)}"
+        f"{moment(span.started_s)}, {duration(span.elapsed_s)}"
         f", {span.reason or 'cut off, or still at work'}"
         for span in run.sessions
     ]
@@ -160,7 +160,8 @@ def _target(text: str) -> str:
     return ", ".join(f"{key} {value}" for key, value in told.items() if key not in ("tag", "keys"))
 
 
-def _moment(epoch_s: float) -> str:
+def moment(epoch_s: float) -> str:
+    """A time, in seconds since the epoch, to the minute."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -211,7 +212,7 @@ def bench_note(run: RunReport) -> str:
     later = "; the run went on since then" if run.last_s > run.bench.time_s else ""
     modelled = any(shape.get("modelled") for shape in run.bench.shapes)
     how = f", {MODELLED}" if modelled else ""
-    return f"timed on {_moment(run.bench.time_s)}{how}{later}"
+    return f"timed on {moment(run.bench.time_s)}{how}{later}"
 
 
 @dataclass(frozen=True, slots=True)

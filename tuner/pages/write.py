@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tuner.dynamic.kernel_set import KernelSet
-from tuner.errors import TunerError
-from tuner.files.atomic import write_bytes
+from tuner.files.atomic import name_unwritable, write_bytes
 from tuner.pages.page import page
+from tuner.pages.wording import moment
 from tuner.report.run_report import Bench, RunReport, run_report
 from tuner.runs.folder import Manifest, RunFolder
 from tuner.storage.base import RecordStore
@@ -58,16 +57,13 @@ def write_page(file: Path, runs: Sequence[RunReport], now_s: float) -> None:
     """
     import platformdirs
 
-    moment = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     version = runs[0].manifest.tuner_version
     cache = Path(platformdirs.user_cache_dir("elastic-tuner")) / "pages"
-    text = page(runs, made=f"written by tuner {version}, {moment}", cache=cache).encode()
-    try:
+    text = page(runs, made=f"written by tuner {version}, {moment(now_s)}", cache=cache).encode()
+    with name_unwritable(file):
         if file.is_dir():
             raise IsADirectoryError(21, "Is a directory")
         write_bytes(file, text)
-    except OSError as error:
-        raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
@@ -80,7 +76,7 @@ def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
     """
     from tuner.pages.plots import plots
 
-    try:
+    with name_unwritable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         earlier, written = _list(folder), {}
         for name, image in plots(runs):
@@ -89,8 +85,6 @@ def write_plots(folder: Path, runs: Sequence[RunReport]) -> None:
         for name in earlier.keys() - written.keys():
             _remove(folder / name, earlier[name])
         write_bytes(folder / _LIST, json.dumps(written, indent=1).encode())
-    except OSError as error:
-        raise TunerError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def _list(folder: Path) -> dict[str, str]:
