@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tuner.candidate import display_space
 from tuner.record import Status
+from tuner.report.bench import PROGRAMS
 from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
 from tuner.view.run_view import RunView
@@ -191,9 +192,6 @@ def cut_off(run: RunReport) -> str:
     return f"{count:,} cut off early, for being far slower than the best" if count else ""
 
 
-_PROGRAMS = ("untuned", "tuned", "onnxruntime")
-
-
 def peers_s(run: RunReport) -> dict[str, float]:
     """Latencies of other programs that ran the whole model, where it was timed as a whole."""
     return {
@@ -237,7 +235,7 @@ def bench_rows(run: RunReport) -> list[BenchLine]:
         tuned_ms, spread = bench["tuned_ms"], bench.get("spread") or {}
         programs = [
             (name, ms / 1e3, spread.get(name), ms / tuned_ms)
-            for name in _PROGRAMS
+            for name in PROGRAMS
             if (ms := bench.get(f"{name}_ms")) and tuned_ms
         ]
         lines.append(BenchLine(shape, programs))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.report.bench import Bench
 from tuner.report.conditions import ConditionsFold, TimingConditions
 from tuner.report.failures import FailureFold, FailureKind
 from tuner.report.noise import Retiming, RetimingFold
@@ -31,20 +31,6 @@ class FitPoint:
     elapsed_s: float
     records: int
     accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The whole model, timed as one.
-
-    Attributes:
-        time_s: when, seconds since the epoch.
-        shapes: a result for each shape that it was timed on, or one: the keys of
-            `spaces.deploy.bench.BenchResult`, and `shape`.
-    """
-
-    time_s: float
-    shapes: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

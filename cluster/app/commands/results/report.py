@@ -110,12 +110,19 @@ def _read_report(place: RunLocation, name: str) -> RunReport:
     import contextlib
 
     from cluster.app.driver.kernel_sets import kernel_sets
-    from tuner.pages.write import read_report
+    from tuner.report.bench import read_bench
+    from tuner.report.run_report import run_report
     from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(folder_of(place))
     refuse_unbegun(folder, place)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
-        sets = kernel_sets(store, manifest.max_kernels)
-        return read_report(store, folder, manifest, place=str(place), kernel_sets=sets, name=name)
+        return run_report(
+            store,
+            manifest,
+            name=name,
+            place=str(place),
+            kernel_sets=kernel_sets(store, manifest.max_kernels),
+            bench=read_bench(folder.bench),
+        )
