@@ -30,7 +30,8 @@ from cluster.app.driver.best_schedules import best_schedules
 from cluster.app.driver.kernel_sets import describe_set
 from cluster.app.driver.tune_result import TuneResult
 from docs.flag_tables import REFERENCE, renew
-from spaces.deploy.explain import CacheUse, Explanation, KernelOf, LoopOf
+from spaces.codegen.cuda.cubin import KernelUse
+from spaces.deploy.explain import CacheUse, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
@@ -356,7 +357,8 @@ def test_keys_of_best() -> None:
 
 
 def test_keys_of_verify() -> None:
-    claim = Claim(TASK, DEFAULT, (("T", 5),), "", 1.0, (), None, None, "", "")
+    trial, good = Trial(TASK.key, DEFAULT, (("T", 5),)), Measurement(Status.OK, (1.0,))
+    claim = Claim(TASK, Record(trial, good), (), None)
     told = {"run": "run", "seed": 1, **judge([claim], [Seen()]).to_json()}
     assert keys(told) == rows("JSON of `verify`")
     for verdict in Verdict:
@@ -365,7 +367,7 @@ def test_keys_of_verify() -> None:
 
 def test_keys_of_explain() -> None:
     loops, caches = (LoopOf(4, "serial", False),), (CacheUse("L1", 1, 0, 0, 0),)
-    kernels = (KernelOf("main", 1, 1, 0),)
+    kernels = {"main": KernelUse(1, 1, 0)}
     said = Explanation({"knob": 1}, loops, kernels, 1, 1, 1.0, 1, caches, None, ())
     names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
     row = {**dict.fromkeys(names), **said.to_json()}

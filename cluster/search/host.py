@@ -191,15 +191,17 @@ class SearchHost:
             self._warnings.append(f"so long a run has its page from `tuner report {place}`")
             return
         with self._warned_of("report.html"):
-            from tuner.pages.write import read_report, write_page, write_plots
+            from tuner.pages.write import write_page, write_plots
+            from tuner.report.bench import read_bench
+            from tuner.report.run_report import run_report
 
-            told = read_report(
+            told = run_report(
                 store,
-                run,
                 run.read_manifest(),
+                name=place.name,
                 place=str(place),
                 kernel_sets=sets,
-                name=place.name,
+                bench=read_bench(run.bench),
             )
             with self._warned_of("plots/"):
                 write_plots(run.plots, [told])

@@ -18,7 +18,7 @@ from spaces.lowering.extract_tasks import is_scheduled, key_of
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate
 from tuner.errors import TunerError
-from tuner.files.atomic import put_file
+from tuner.files.atomic import name_unwritable, put_file
 from tuner.task import Task
 
 WORKLOADS = "database_workload.json"
@@ -52,7 +52,7 @@ def export_database(
     stub_intrinsics()
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
-    try:
+    with name_unwritable(f"the database to {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             database = JSONDatabase(work_dir=scratch)
@@ -68,10 +68,6 @@ def export_database(
             for name in (WORKLOADS, RECORDS):
                 put_file(Path(scratch) / name, directory / name)
         return needy
-    except OSError as error:
-        raise TunerError(
-            f"cannot write the database to {directory}: {error.strerror or error}"
-        ) from error
 
 
 def _check_written(folder: Path, records: int) -> None:

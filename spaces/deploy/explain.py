@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from spaces.codegen.artifact import build_artifact, kernels_of
+from spaces.codegen.cuda.cubin import KernelUse
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.features.loop_nest import LoopKind, Nest, heaviest_nest
@@ -61,28 +63,13 @@ class CacheUse:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelOf:
-    """What the compiler says of a kernel for a device.
-
-    Attributes:
-        threads: the most of a block; 0 where the program does not say.
-        registers: of a thread; `spilled_bytes` are those that it keeps in slow memory.
-    """
-
-    name: str
-    threads: int
-    registers: int
-    spilled_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a schedule does, or a program that is none.
 
     Attributes:
         settings: of its space's knobs; None where it has none.
         loops: of the heaviest block, outermost first; none of a program for threads.
-        kernels: of a device, as compiled; empty where they do not compile here.
+        kernels: of a device, as compiled, by name; empty where they do not compile here.
         parallel_steps: that are shared out to `cores`; 1 where nothing is.
         busy: share of the cores' time that they leave none idle, if all steps take equally long.
         lanes: elements of the vectors that it computes with; 1 without vectors.
@@ -93,7 +80,7 @@ class Explanation:
 
     settings: dict[str, int] | None
     loops: tuple[LoopOf, ...]
-    kernels: tuple[KernelOf, ...]
+    kernels: Mapping[str, KernelUse]
     parallel_steps: int
     cores: int
     busy: float
@@ -104,7 +91,16 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        kernels = [
+            {
+                "name": name,
+                "threads": use.threads,
+                "registers": use.registers,
+                "spilled_bytes": use.stack_bytes,
+            }
+            for name, use in self.kernels.items()
+        ]
+        return {**asdict(self), "kernels": kernels}
 
 
 def explain(task: Task, candidate: Candidate) -> Explanation | None:
@@ -128,7 +124,7 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     inner = nest.loops[:1]
     lanes = inner[0].extent if inner and inner[0].kind == LoopKind.VECTORIZED else 1
     caches = _caches(nest, task.target) if on_cpu else ()
-    kernels = () if on_cpu else _compile(module, task.target)
+    kernels = {} if on_cpu else _compile(module, task.target)
     remarks = _remarks(nest, busy, lanes, caches) if on_cpu else _remark_on(kernels)
     return Explanation(
         settings=knobs,
@@ -144,23 +140,20 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     )
 
 
-def _compile(module: Any, target: str) -> tuple[KernelOf, ...]:
+def _compile(module: Any, target: str) -> dict[str, KernelUse]:
     """What the compiler says of a scheduled module's kernels; nothing where they do not compile
     here."""
     try:
-        uses = kernels_of(build_artifact(module, choose_deploy_target(target)))
+        return kernels_of(build_artifact(module, choose_deploy_target(target)))
     except Exception:  # no compiler is here, or TVM raises whatever its C++ side threw
-        return ()
-    return tuple(
-        KernelOf(name, use.threads, use.registers, use.stack_bytes) for name, use in uses.items()
-    )
+        return {}
 
 
-def _remark_on(kernels: tuple[KernelOf, ...]) -> list[str]:
+def _remark_on(kernels: Mapping[str, KernelUse]) -> list[str]:
     return [
-        f"{kernel.name} keeps {kernel.spilled_bytes} bytes of each thread in slow memory"
-        for kernel in kernels
-        if kernel.spilled_bytes
+        f"{name} keeps {use.stack_bytes} bytes of each thread in slow memory"
+        for name, use in kernels.items()
+        if use.stack_bytes
     ]
 
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from spaces.emulation.kernels import translate
+from spaces.ir import tvm_compat
 from tuner.errors import TunerError
 from tuner.files.atomic import write_bytes
 
@@ -133,13 +134,7 @@ def _compile_machine() -> bytes:
 
 @cache
 def _of_this_cpu() -> tuple[str, ...]:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ()
-    found = {
-        word for line in text.splitlines() if line.startswith("flags") for word in line.split()
-    }
+    found = {name for name, there in tvm_compat.host_features().items() if there}
     return ("-march=x86-64-v3", "-ffp-contract=fast") if found >= _NEWER else ()
 
 

@@ -341,9 +341,9 @@ def host_features() -> dict[str, bool]:
 
     On x86 these are all that LLVM knows, on ARM some; none where LLVM cannot ask.
     """
-    import tvm_ffi
+    import tvm
 
-    ask = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
+    ask = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures", allow_missing=True)
     found = None if ask is None else ask()
     return {} if found is None else {str(name): bool(there) for name, there in found.items()}
 

@@ -9,10 +9,11 @@ from spaces.check.draws import arguments
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_small_float
 from spaces.ir.schedules import InvalidCandidate
-from tuner.candidate import Candidate, CandidateKind, library_name
+from tuner.candidate import Candidate, CandidateKind
 
 _CALLS = "tuner.calls"
-"""Attribute of a function that calls a packed function: the symbol, and the library's name."""
+"""Attribute of a function that calls a packed function: the symbol, and the library's space. By it
+functions of one name are different programs where the library's text is another."""
 
 
 def candidate_of(symbol: str, space: str) -> Candidate:
@@ -69,12 +70,3 @@ def make_call(program: Any, candidate: Candidate) -> Any:
 
 def _letters(name: str, number: int) -> str:
     return name if name.isidentifier() else f"p{number}"
-
-
-def calls_of(function: Any) -> tuple[str, str] | None:
-    """The symbol that a function of `make_call` calls, and the name of its library; else None."""
-    said = tvm_compat.attribute(function, _CALLS)
-    if said is None:
-        return None
-    symbol, space = json.loads(str(said))
-    return symbol, library_name(space)

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from tuner.errors import TunerError
+
 
 @contextmanager
 def atomic_file(path: Path, *, replace: bool = True) -> Iterator[TextIO]:
@@ -59,6 +61,19 @@ def output_file(path: Path) -> Iterator[TextIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         yield file
+
+
+@contextmanager
+def name_unwritable(what: object) -> Iterator[None]:
+    """Turn an error of the disk into one line that names what cannot be written.
+
+    Raises:
+        TunerError: there was one.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TunerError(f"cannot write {what}: {error.strerror or error}") from error
 
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:

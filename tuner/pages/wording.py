@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tuner.candidate import display_space
 from tuner.record import Status
+from tuner.report.bench import PROGRAMS
 from tuner.report.conditions import TimingConditions
 from tuner.report.run_report import RunReport
 from tuner.view.run_view import RunView
@@ -109,7 +110,7 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
     manifest = run.manifest
     options = {k: v for k, v in manifest.options.items() if v not in (None, "")}
     ends = [
-        f"{_moment(span.started_s)}, {duration(span.elapsed_s)}"
+        f"{moment(span.started_s)}, {duration(span.elapsed_s)}"
         f", {span.reason or 'cut off, or still at work'}"
         for span in run.sessions
     ]
@@ -160,7 +161,8 @@ def _target(text: str) -> str:
     return ", ".join(f"{key} {value}" for key, value in told.items() if key not in ("tag", "keys"))
 
 
-def _moment(epoch_s: float) -> str:
+def moment(epoch_s: float) -> str:
+    """A time, in seconds since the epoch, to the minute."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -190,9 +192,6 @@ def cut_off(run: RunReport) -> str:
     return f"{count:,} cut off early, for being far slower than the best" if count else ""
 
 
-_PROGRAMS = ("untuned", "tuned", "onnxruntime")
-
-
 def peers_s(run: RunReport) -> dict[str, float]:
     """Latencies of other programs that ran the whole model, where it was timed as a whole."""
     return {
@@ -211,7 +210,7 @@ def bench_note(run: RunReport) -> str:
     later = "; the run went on since then" if run.last_s > run.bench.time_s else ""
     modelled = any(shape.get("modelled") for shape in run.bench.shapes)
     how = f", {MODELLED}" if modelled else ""
-    return f"timed on {_moment(run.bench.time_s)}{how}{later}"
+    return f"timed on {moment(run.bench.time_s)}{how}{later}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ def bench_rows(run: RunReport) -> list[BenchLine]:
         tuned_ms, spread = bench["tuned_ms"], bench.get("spread") or {}
         programs = [
             (name, ms / 1e3, spread.get(name), ms / tuned_ms)
-            for name in _PROGRAMS
+            for name in PROGRAMS
             if (ms := bench.get(f"{name}_ms")) and tuned_ms
         ]
         lines.append(BenchLine(shape, programs))

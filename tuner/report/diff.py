@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.candidate import Candidate, CandidateKind, display_space, knobs_of
+from tuner.report.noise import deviation
 from tuner.session.ending.finalists import LEAST_NOISE, noise_factor
 from tuner.storage.base import RecordStore
-from tuner.task import Task
 from tuner.view.as_json import to_ms
-from tuner.view.folds import NO_SETS_S, view_winners
+from tuner.view.folds import NO_SETS_S, Won, find_winners
 from tuner.view.task_view import TaskView
-from tuner.view.winners import Timings
 
 _MOST = 1.5
 """The largest factor that is put down to noise."""
@@ -96,55 +93,43 @@ def diff(
             key.
     """
     sides = _Side.of(before, before_s), _Side.of(after, after_s)
-    noise = _noise(ratio for side in sides for ratio in side.ratios)
+    apart = deviation(times for side in sides for times in side.again_s)
+    noise = LEAST_NOISE if apart is None else noise_factor(apart, _MOST)
     rows = tuple(_compare(one, other, noise) for one, other in _pairs(*sides))
     return RunDiff(rows, noise, tuple(_notes(*sides)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Won:
-    """A task of a run, and what won it."""
-
-    task: Task
-    view: TaskView
-    candidate: Candidate | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Side:
-    won: Mapping[str, _Won]
-    ratios: tuple[float, ...]
+    won: tuple[Won, ...]
+    again_s: tuple[tuple[float, ...], ...]
     devices: frozenset[str]
     toolchains: frozenset[str]
 
     @staticmethod
     def of(store: RecordStore, chosen_s: Mapping[str, float]) -> _Side:
-        won, ratios, devices, toolchains = {}, [], set(), set()
-        views = view_winners(store, chosen_s)
-        for task, view in zip(store.tasks(), views, strict=True):
-            timings = Timings.of(store, task.key, view.candidate or None)
-            last, candidate = timings.last, None
-            if last is not None:
-                candidate = last.trial.candidate
-                times = [r.latency_s for r in timings.retimed if r.latency_s is not None]
-                ratios += [times[i] / times[0] for i in range(1, len(times))]
-                devices.add(last.provenance.device)
-                toolchains.add(last.provenance.toolchain)
-            won[task.key] = _Won(task, view, candidate)
-        return _Side(won, tuple(ratios), frozenset(devices - {""}), frozenset(toolchains - {""}))
+        won = find_winners(store, chosen_s)
+        choices = [each.choice for each in won if each.choice is not None]
+        places = [choice.record.provenance for choice in choices]
+        return _Side(
+            won,
+            tuple(choice.won.again_s for choice in choices),
+            frozenset(place.device for place in places) - {""},
+            frozenset(place.toolchain for place in places) - {""},
+        )
 
 
-def _pairs(one: _Side, other: _Side) -> Iterator[tuple[_Won | None, _Won | None]]:
-    alike = {(w.task.name, w.task.module): key for key, w in one.won.items()}
-    left = dict(one.won)
-    for key, now in other.won.items():
-        same = key if key in left else alike.get((now.task.name, now.task.module), "")
-        yield left.pop(same, None), now
+def _pairs(one: _Side, other: _Side) -> Iterator[tuple[Won | None, Won | None]]:
+    left = {won.task.key: won for won in one.won}
+    alike = {(won.task.name, won.task.module): won.task.key for won in one.won}
+    for now in other.won:
+        key, same = now.task.key, alike.get((now.task.name, now.task.module), "")
+        yield left.pop(key if key in left else same, None), now
     for was in left.values():
         yield was, None
 
 
-def _compare(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
+def _compare(was: Won | None, now: Won | None, noise: float) -> TaskDiff:
     if was is None or now is None:
         before, after = (w.view if w is not None else None for w in (was, now))
         return TaskDiff(before, after, "gone" if now is None else "new")
@@ -154,8 +139,9 @@ def _compare(was: _Won | None, now: _Won | None, noise: float) -> TaskDiff:
     ratio = after_s / before_s
     verdict = "worse" if ratio > noise else "better" if ratio < 1 / noise else "same"
     changes: tuple[str, ...] = ()
-    if was.candidate and now.candidate:
-        changes = tuple(describe_changes(was.candidate, now.candidate))
+    if was.choice and now.choice:
+        records = was.choice.record, now.choice.record
+        changes = tuple(describe_changes(*(record.trial.candidate for record in records)))
     return TaskDiff(was.view, now.view, verdict, changes)
 
 
@@ -206,11 +192,6 @@ def _decisions(was: str, now: str) -> str:
     apart = [i for i in {*numbered[0], *numbered[1]} if numbered[0].get(i) != numbered[1].get(i)]
     said = [f"{before[i][0]} {numbered[0].get(i)} → {numbered[1].get(i)}" for i in sorted(apart)]
     return "; ".join(said) or "attributes of instructions"
-
-
-def _noise(ratios: Iterable[float]) -> float:
-    logs = [abs(math.log(ratio)) for ratio in ratios if ratio > 0]
-    return noise_factor(statistics.median(logs), _MOST) if logs else LEAST_NOISE
 
 
 def _notes(one: _Side, other: _Side) -> Iterator[str]:

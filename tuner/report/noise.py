@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.generations import round_of
 from tuner.record import Record
 from tuner.task import Instance
+
+
+def deviation(kernels: Iterable[Sequence[float]]) -> float | None:
+    """How far times of one kernel are apart: the median logarithm of a time over the first of its
+    kernel. None where no kernel has two.
+
+    Args:
+        kernels: the times of each.
+    """
+    ratios = [time / times[0] for times in kernels for time in times[1:]]
+    logs = [abs(math.log(ratio)) for ratio in ratios if ratio > 0]
+    return statistics.median(logs) if logs else None
 
 
 @dataclass(frozen=True, slots=True)

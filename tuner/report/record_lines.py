@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.errors import TunerError
-from tuner.files.atomic import output_file
+from tuner.files.atomic import name_unwritable, output_file
 from tuner.record import record_line
 from tuner.storage.base import RecordStore
 
@@ -19,11 +18,8 @@ def export_records(store: RecordStore, file: Path) -> int:
         TunerError: the file cannot be written.
     """
     n = 0
-    try:
-        with output_file(file) as lines:
-            for record in store.scan():
-                lines.write(record_line(record) + "\n")
-                n += 1
-    except OSError as error:
-        raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
+    with name_unwritable(file), output_file(file) as lines:
+        for record in store.scan():
+            lines.write(record_line(record) + "\n")
+            n += 1
     return n

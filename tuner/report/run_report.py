@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tuner.dynamic.kernel_set import KernelSet
+from tuner.report.bench import Bench
 from tuner.report.conditions import ConditionsFold, TimingConditions
 from tuner.report.failures import FailureFold, FailureKind
 from tuner.report.noise import Retiming, RetimingFold
@@ -17,7 +16,6 @@ from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore, SessionSpan, work_until_s
 from tuner.storage.facts import Defaults
 from tuner.storage.history import Fit, History
-from tuner.task import Task
 from tuner.utilisation import SlotSpan
 from tuner.view.folds import view_run
 from tuner.view.model_curve import CurveFold, ModelCurve
@@ -36,20 +34,6 @@ class FitPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """The whole model, timed as one.
-
-    Attributes:
-        time_s: when, seconds since the epoch.
-        shapes: a result for each shape that it was timed on, or one: the keys of
-            `spaces.deploy.bench.BenchResult`, and `shape`.
-    """
-
-    time_s: float
-    shapes: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class RunReport:
     """One run.
 
@@ -58,7 +42,7 @@ class RunReport:
         place: its folder or URL, as a user types it.
         devices, toolchains: that its records were measured with.
         view: with the winners of the tasks.
-        programs: what stands for the program of each task, by its name.
+        programs: of the tasks, by their names.
         next_gain: share of the model's time that twice as many trials were last predicted to save;
             None before any prediction.
         spans: stretches of worker slots in seconds of work, at most as many as a picture can show.
@@ -124,7 +108,7 @@ def run_report(
         place=place,
         manifest=manifest,
         view=view_run(store, chosen_s, winners=True),
-        programs={task.name: _program(task) for task in tasks},
+        programs={task.name: task.module for task in tasks},
         curve=curve.curve(sessions),
         failures=failures.kinds(),
         retimings=again.retimings(),
@@ -140,10 +124,6 @@ def run_report(
         toolchains=tuple(sorted(toolchains - {""})),
         conditions=conditions.conditions(),
     )
-
-
-def _program(task: Task) -> str:
-    return hashlib.sha256(task.module.encode()).hexdigest()
 
 
 def _leave_out_pauses(spans: Iterable[SlotSpan], sessions: Sequence[SessionSpan]) -> list[SlotSpan]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.record import Status
 from tuner.request.target_text import is_emulated
 from tuner.storage.base import SessionSpan, elapsed_s, work_until_s
 from tuner.storage.facts import Defaults
@@ -23,7 +24,6 @@ from tuner.view.folds import has_ended, view_winners
 from tuner.view.progress import Snapshot, TaskProgress
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
-from tuner.view.winners import Timings
 
 STALE_S = 60.0
 """The age of the last sign of life from which on a run counts as silent; it gives one every two
@@ -104,7 +104,9 @@ class StoreSummaries:
         self._name = name
         self._settled: tuple[TaskView, ...] | None = None
         self._tasks: tuple[Task, ...] = ()
-        self._progress: dict[str, TaskProgress] = {}
+        self._views: dict[str, TaskView] = {}
+        self._known: dict[str, tuple[Mapping[Status, int], str | None]] = {}
+        """The numbers of trials, and the default's key, that a task's view is of."""
         self._improved_s: dict[str, float] = {}
         self._last = -1
 
@@ -130,7 +132,7 @@ class StoreSummaries:
             self._last = last  # only now: a look that failed is repeated
         spans = store.sessions()
         state, at_work = state_of(spans, now_s)
-        tasks = tuple(progress.view() for progress in self._progress.values())
+        tasks = tuple(self._views[task.key] for task in self._tasks)
         if ended := has_ended(store):
             if self._settled is None:
                 self._settled = view_winners(store, chosen_s(store))
@@ -146,7 +148,7 @@ class StoreSummaries:
             trials_per_s=trials / work_s if work_s > 0 else 0.0,
             utilisation=spans[-1].utilisation if spans else _NO_SECONDS,
             settled=ended,
-            modelled=any(is_emulated(p.task.target) for p in self._progress.values()),
+            modelled=any(is_emulated(task.target) for task in self._tasks),
             seen_s=spans[-1].heartbeat_s if spans else None,
             since_improved_s=self._since_improved_s(spans, work_s),
         )
@@ -160,43 +162,28 @@ class StoreSummaries:
         counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
         if not {*counts, *defaults} <= {task.key for task in self._tasks} or not self._tasks:
             self._tasks = store.tasks()
-        known, self._progress = self._progress, {}
         for task in self._tasks:
-            now = TaskProgress(
-                task,
-                statuses=dict(counts.get(task.key, {})),
-                default_key=defaults.get(task.key, ""),
-            )
-            before = known.get(task.key)
-            if before is None or before.default_key != now.default_key or task.shapes:
-                self._read(store, now)
-            elif before.statuses == now.statuses:
-                now = before
-            else:
-                now.defaults = before.defaults
-                self._read(store, now)
-            self._progress[task.key] = now
+            known = counts.get(task.key, {}), defaults.get(task.key)
+            if task.shapes or self._known.get(task.key) != known:
+                self._views[task.key] = self._view(store, task, *known)
+                self._known[task.key] = known  # only now, as above
 
-    def _read(self, store: SqliteStore, progress: TaskProgress) -> None:
-        """Fill in a task's latencies, but for that of its default where it is known."""
-        task = progress.task
-        defaults = progress.default_key or None
+    def _view(
+        self, store: SqliteStore, task: Task, statuses: Mapping[Status, int], default: str | None
+    ) -> TaskView:
         if task.shapes:
             fastest = store.fastest(task.key)
-            progress.bests = {instance: seconds for instance, (seconds, _) in fastest.items()}
-            times = [time_s for _, time_s in fastest.values()]
-            progress.defaults = _on_shapes(store, task.key, defaults)
         else:
-            best = list(store.scan(task.key, fastest=1))
-            progress.bests = {
-                r.trial.instance: r.latency_s for r in best if r.latency_s is not None
-            }
-            times = [r.time_s for r in best]
-            if not progress.defaults:
-                default_s = Timings.of(store, task.key, defaults).search_s
-                progress.defaults = {} if default_s is None else {(): default_s}
-        if times:
-            self._improved_s[task.key] = max(times)
+            best = store.scan(task.key, fastest=1)
+            fastest = {r.trial.instance: (r.latency_s or 0.0, r.time_s) for r in best}
+        if fastest:
+            self._improved_s[task.key] = max(time_s for _, time_s in fastest.values())
+        return TaskProgress(
+            task,
+            statuses=dict(statuses),
+            bests={instance: seconds for instance, (seconds, _) in fastest.items()},
+            defaults=_on_shapes(store, task.key, default),
+        ).view()
 
 
 def _on_shapes(

@@ -15,7 +15,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
 from tuner.errors import TunerError
-from tuner.files.atomic import write_bytes
+from tuner.files.atomic import name_unwritable, write_bytes
 from tuner.report.slots import lanes, use_of, words_of
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults
@@ -81,10 +81,8 @@ def export_timeline(store: RecordStore, file: Path, run: str) -> int:
     curve = model_curve(tasks, store.get(Defaults).by_task, list(store.scan()), store.sessions())
     names = {task.key: task.name for task in tasks}
     trace = timeline(history.spans, curve.points, history.fits, names, run=run)
-    try:
+    with name_unwritable(file):
         write_bytes(file, trace)
-    except OSError as error:
-        raise TunerError(f"cannot write {file}: {error.strerror or error}") from error
     return len(history.spans)
 
 

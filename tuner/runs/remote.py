@@ -35,7 +35,13 @@ from tuner.files.machine import machine_name
 from tuner.files.mounts import Mount, file_system, is_shared
 from tuner.files.own_folder import own_folder, own_folder_path
 from tuner.run_location import RunLocation
-from tuner.runs.folder import Manifest, RunFolder, manifest_from_json, refuse_other_run
+from tuner.runs.folder import (
+    Manifest,
+    RunFolder,
+    manifest_from_json,
+    refuse_other_run,
+    runs_below,
+)
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
 from tuner.storage.objects.base import ObjectStore
@@ -167,6 +173,13 @@ def working_folder(location: RunLocation) -> RunFolder:
         TunerError: as `remote_run`.
     """
     return remote_run(location).run if location.is_url else RunFolder(location.folder)
+
+
+def runs_at(location: RunLocation) -> list[RunLocation]:
+    """The run at a location, or the runs, one for each device, in a folder that is none."""
+    if location.is_url or RunFolder(location.folder).manifest.exists():
+        return [location]
+    return [RunLocation.of(below) for below in runs_below(location.folder)] or [location]
 
 
 def local(location: RunLocation, *, model: bool = False) -> Path:

@@ -17,7 +17,7 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tuner.arrays import Features
 from tuner.candidate import Candidate, Draft, family
@@ -80,15 +80,6 @@ class _Waiting:
     features: Features | None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Timed:
-    """A candidate in the archive; the fastest is the least."""
-
-    latency_s: float
-    key: str
-    candidate: Candidate = field(compare=False)
-
-
 @dataclass(slots=True)
 class _Scale:
     """Mean and spread of one model version's scores, which make versions comparable."""
@@ -135,7 +126,7 @@ class Evolution:
         self._number = 0  # of the last draft
         self._ordered = 0  # drafts not answered yet
         self._pool: list[_Waiting] = []
-        self._archive: list[_Timed] = []  # the fastest first
+        self._archive: list[Record] = []  # the fastest first
         self._in_flight: dict[str, str] = {}  # key of the parent by key of the candidate
         self._in_flight_features: dict[str, Features] = {}
         self._scales: dict[int, _Scale] = {}  # by the model's version
@@ -176,7 +167,7 @@ class Evolution:
             # Skewed to the top of the best quarter.
             return best_first[int(len(best_first) / 4 * rng.random() ** 2)].candidate
         weights = [s.rank_decay**rank for rank in range(len(self._archive))]
-        return rng.choices(self._archive, weights)[0].candidate
+        return rng.choices(self._archive, weights)[0].trial.candidate
 
     def absorb(self, evaluated: Iterable[Evaluated]) -> None:
         """Put valid and new candidates into the pool, and drop the worst of the pool."""
@@ -276,8 +267,7 @@ class Evolution:
             self._shares.know(record)
             self._tried.add(candidate.space)
             if record.latency_s is not None and record.trial.rung == 0:
-                timed = _Timed(record.latency_s, candidate.key, candidate)
-                bisect.insort(self._archive, timed)
+                bisect.insort(self._archive, record, key=_speed)
                 del self._archive[self._settings.archive_size :]
 
     @property
@@ -291,3 +281,8 @@ class Evolution:
         space = waiting.candidate.space
         score = self._scales[waiting.model_version].standardise(waiting.score)
         return family(space) == DECLARED and space not in self._tried, score
+
+
+def _speed(record: Record) -> tuple[float, str]:
+    """Sort key: the fastest candidate first, of equals always the same one."""
+    return record.latency_s or math.inf, record.trial.candidate.key

@@ -28,7 +28,7 @@ from tuner.session.ending.finalists import Contention, Finalists, most_retimings
 from tuner.session.ending.halving import rounds_of, stages
 from tuner.session.given_trials import note_libraries
 from tuner.session.limits import Ended, Limits, SessionTime
-from tuner.session.machines import Machines
+from tuner.session.machines import Machines, idle_reasons
 from tuner.session.observer import Observer
 from tuner.session.remeasure import Remeasurements
 from tuner.session.state import SessionState
@@ -38,7 +38,7 @@ from tuner.task import Task
 from tuner.user_code.faults import LayerFailed
 from tuner.utilisation import Utilisation
 from tuner.view.outcome import settle
-from tuner.view.phase import Phase, idle_reasons
+from tuner.view.phase import Phase
 from tuner.view.progress import Snapshot
 
 _WAIT_S = 0.05

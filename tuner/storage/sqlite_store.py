@@ -255,6 +255,10 @@ class SqliteStore:
         """See `RecordStore.tasks`."""
         return tuple(map(schema.task_of, self._rows(schema.SELECT_TASK)))
 
+    def task_keys(self) -> set[str]:
+        """The keys of all tasks, whose programs are not read. Not part of `RecordStore`."""
+        return {key for (key,) in self._rows("SELECT key FROM task")}
+
     def sessions(self) -> tuple[SessionSpan, ...]:
         """See `RecordStore.sessions`."""
         return tuple(

@@ -228,9 +228,10 @@ class RunDrain:
         file = self._reader.write_file(self._progress.in_files)
         if file is None:
             return False
-        self._sink.upload(file.name, self.paths.files / file.name)
+        name, last = file
+        self._sink.upload(name, self.paths.files / name)
         pushed = self._progress.pushed + 1
-        self._progress = replace(self._progress, in_files=file.last, pushed=pushed)
+        self._progress = replace(self._progress, in_files=last, pushed=pushed)
         return True
 
     def _push_file(self) -> bool:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tuner.errors import TunerError
 from tuner.files.locks import hold_lock
 from tuner.process.ask_once import ask_once
 from tuner.process.outcome import Returned
-from tuner.tracking.mlflow_sink import connect
+from tuner.tracking.mlflow_sink import connect, read_pages
 from tuner.tracking.mlflow_uris import (
     artifacts_of,
     quiet_environment,
@@ -165,26 +166,15 @@ class Registry:
 
     def versions(self) -> list[Version]:
         """All base models; other models of the registry are left alone."""
-        names, token = [], None
-        while True:
-            page = self._client.search_registered_models(page_token=token)
-            names += [model.name for model in page]
-            token = page.token
-            if not token:
-                break
-        found = [_version(v) for name in sorted(names) for v in self._of(name)]
+        names = [model.name for model in read_pages(self._client.search_registered_models)]
+        found = [_version(v) for name in names for v in self._of(name)]
         return sorted(found, key=lambda v: (v.name, -v.version))
 
     def _of(self, name: str) -> list[Any]:
         # MLflow's filters have no escapes, but two kinds of quotes.
         quoted = f'"{name}"' if "'" in name else f"'{name}'"
-        found, token = [], None
-        while True:
-            page = self._client.search_model_versions(f"name={quoted}", page_token=token)
-            found += [v for v in page if _TAG in v.tags]
-            token = page.token
-            if not token:
-                return found
+        search = partial(self._client.search_model_versions, f"name={quoted}")
+        return [version for version in read_pages(search) if _TAG in version.tags]
 
     def _experiment(self) -> str:
         found = self._client.get_experiment_by_name(EXPERIMENT)

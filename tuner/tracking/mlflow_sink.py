@@ -15,9 +15,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ def connect(uri: str) -> Any:
     if (file := sqlite_file(uri)) is not None and not file.exists():
         _make_database(file)
     return _client(uri)
+
+
+def read_pages(search: Callable[..., Any]) -> Iterator[Any]:
+    """All that a search of MLflow's finds, which it gives page by page."""
+    token = None
+    while True:
+        page = search(page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
 
 
 def _client(uri: str) -> Any:
@@ -350,17 +361,8 @@ class MlflowSink:
 
     def _search(self) -> None:
         """Learn the ids of all runs that carry this run's uuid; the earliest of a key counts."""
-        token = None
-        while True:
-            page = self._connect().search_runs(
-                [self._experiment],
-                f"tags.`{RUN_TAG}` = '{self._uuid}'",
-                order_by=["attributes.start_time DESC"],
-                page_token=token,
-            )
-            for run in page:
-                self._runs[run.data.tags.get(TASK_TAG, "")] = run.info.run_id
-            token = page.token
-            if not token:
-                break
+        mine, order = f"tags.`{RUN_TAG}` = '{self._uuid}'", ["attributes.start_time DESC"]
+        search = partial(self._connect().search_runs, [self._experiment], mine, order_by=order)
+        for run in read_pages(search):
+            self._runs[run.data.tags.get(TASK_TAG, "")] = run.info.run_id
         self._searched = True

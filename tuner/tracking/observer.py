@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 from uuid import uuid4
 
 from tuner.candidate import without_version
@@ -146,7 +147,7 @@ class TrackingObserver(Silent):
             return
         self._say(*_of_kernels(task_key, chosen, self._clock()))
         name = re.sub(r"[^\w.-]", "_", task.name)
-        self.keep(f"kernels/{name}.json", json.dumps(chosen.to_json(), indent=1).encode())
+        self._keep_json(f"kernels/{name}.json", chosen.to_json())
         self.keep(f"kernels/{name}.txt", (tree_text(chosen.tree) + "\n").encode())
 
     def on_end(self, snapshot: Snapshot) -> None:
@@ -162,7 +163,7 @@ class TrackingObserver(Silent):
         self._spaces(snapshot, now_s)
         self._save_checkpoints()
         summary = {"run": self._start.uuid, "session": self._session, **snapshot_json(snapshot)}
-        self.keep("summary.json", json.dumps(summary, indent=1).encode())
+        self._keep_json("summary.json", summary)
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a file that goes with the run, under the name that it shall have in MLflow."""
@@ -170,6 +171,9 @@ class TrackingObserver(Silent):
             write_bytes(self._files / name, data)
         except OSError:
             self.lost += 1
+
+    def _keep_json(self, name: str, value: Mapping[str, Any]) -> None:
+        self.keep(name, json.dumps(value, indent=1).encode())
 
     def close(self, status: RunStatus) -> None:
         """Tell how the session ended, if it ever began. Must be called however it did; the store
@@ -222,17 +226,15 @@ class TrackingObserver(Silent):
             values[names.SPACE_TRIALS + space] = float(row.trials)
             values[names.SPACE_WON + space] = float(len(row.won))
         self._say(Metrics(None, snapshot.trials, values, now_s))
-        rows = [space_json(space) for space in snapshot.spaces]
-        self.keep("spaces.json", json.dumps(table(rows), indent=1).encode())
+        self._keep_json("spaces.json", table([*map(space_json, snapshot.spaces)]))
 
     def _is_whole(self, snapshot: Snapshot) -> bool:
         """Whether a session has all tasks of the run; one that goes on with some has not."""
         return {row.key for row in snapshot.tasks} == self._tasks.keys()
 
     def _table(self, snapshot: Snapshot) -> None:
-        if not self._is_whole(snapshot):
-            return
-        self.keep("tasks.json", json.dumps(table(task_rows(snapshot)), indent=1).encode())
+        if self._is_whole(snapshot):
+            self._keep_json("tasks.json", table(task_rows(snapshot)))
 
     def _save_checkpoints(self) -> None:
         for fitted in self._unsaved.values():

@@ -52,14 +52,6 @@ class Item:
     end: Position
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsFile:
-    """A file of records: its name, and the number of the last record in it."""
-
-    name: str
-    last: int
-
-
 class RunReader:
     """A run as its tracker reads it, while its session writes it.
 
@@ -130,13 +122,11 @@ class RunReader:
                 return []
             self._fold_to(at.record, store)
             sessions, items = store.sessions(), list[Item]()
-            for found in islice(_merge(store.after(at.record, most), entries), most):
-                if isinstance(found.what, Record):
-                    at = replace(at, record=found.number)
-                    said = self._fold(found.number, found.what, sessions)
+            for number, what in islice(_merge(store.after(at.record, most), entries), most):
+                if isinstance(what, Record):
+                    at, said = replace(at, record=number), self._fold(number, what, sessions)
                 else:
-                    at = replace(at, entry=found.number)
-                    said = _read_entry(found.what)
+                    at, said = replace(at, entry=number), _read_entry(what)
                 items.append(Item(said, at))
         return items + self._samples(at, most - len(items))
 
@@ -150,10 +140,10 @@ class RunReader:
 
     def _fold_to(self, number: int, store: SqliteStore) -> None:
         """Have the fold be that of all records up to a number, of all tasks that there are now."""
-        tasks = store.tasks()
-        known = self.metrics.progress.keys() == {task.key for task in tasks}
+        known = self.metrics.progress.keys() == store.task_keys()
         if not known or not 0 <= self._folded <= number:
-            self.metrics, self._folded = RecordMetrics(tasks, store.get(Defaults).by_task), 0
+            defaults = store.get(Defaults).by_task
+            self.metrics, self._folded = RecordMetrics(store.tasks(), defaults), 0
         sessions = store.sessions()
         while self._folded < number:
             page = store.after(self._folded, min(_PAGE, number - self._folded))
@@ -194,9 +184,10 @@ class RunReader:
         samples = len(self._samples(at, sys.maxsize))
         return last - at.record + entries - at.entry + samples + files
 
-    def write_file(self, done: int) -> RecordsFile | None:
+    def write_file(self, done: int) -> tuple[str, int] | None:
         """Write the next file of records, if `done` of them are in files that were sent and there
-        are enough for one more; the last one is written when the session is over. Else None.
+        are enough for one more; the last one is written when the session is over. Return its name
+        and the number of the last record in it; else None.
 
         Each number begins at a fixed record, so that a longer file replaces a shorter one.
         """
@@ -210,28 +201,19 @@ class RunReader:
         name = f"{RECORDS}/records-{before + 1:06d}.jsonl"
         lines = "".join(f"{record_line(record)}\n" for _, record in found)
         write_bytes(self._paths.files / name, lines.encode())
-        return RecordsFile(name, found[-1][0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A record or the text of an entry: its number among those of its kind, and its order among
-    all."""
-
-    order: tuple[int, int]
-    number: int
-    what: Record | str
+        return name, found[-1][0]
 
 
 def _merge(
     records: Sequence[tuple[int, Record]], entries: Sequence[tuple[int, int, str]]
-) -> Iterator[_Found]:
-    """Both in the order in which they were stored; the run's announcement, its first entry, comes
-    before everything."""
+) -> Iterator[tuple[int, Record | str]]:
+    """Both in the order in which they were stored, each with its number among those of its kind;
+    the run's announcement, its first entry, comes before everything."""
+    places: dict[int, int] = {n: 0 if n == 1 else place for n, place, _ in entries}
     return heapq.merge(
-        (_Found((n, 0), n, record) for n, record in records),
-        (_Found((0 if n == 1 else place, 1), n, text) for n, place, text in entries),
-        key=lambda found: found.order,
+        records,
+        ((n, text) for n, _, text in entries),
+        key=lambda one: (one[0], 0) if isinstance(one[1], Record) else (places[one[0]], 1),
     )
 
 

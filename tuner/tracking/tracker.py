@@ -72,26 +72,19 @@ class TrackingOutcome:
     warning: str = ""
 
 
+@dataclass(slots=True)
 class TrackerProcess:
-    """The process that pushes a run to MLflow while the session goes on.
+    """The process that pushes a run to MLflow while the session goes on; made by `start`.
 
     It may be stopped, continued and killed with signals at any time: its progress is noted, and the
     rest is still in the run folder. If the session's process is killed while the tracker is
     stopped, a shell wakes the tracker, so that it sees that it is alone. No method raises.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        process: subprocess.Popen[bytes] | None,
-        waker: subprocess.Popen[bytes] | None,
-        error: str,
-    ) -> None:
-        """Use `start`."""
-        self._run_dir = run_dir
-        self._process = process
-        self._waker = waker
-        self._error = error
+    _run_dir: Path
+    _process: subprocess.Popen[bytes] | None = None
+    _waker: subprocess.Popen[bytes] | None = None
+    _error: str = ""
 
     @classmethod
     def start(cls, run_dir: Path, uri: str = "", *, experiment: str = "tuner") -> TrackerProcess:
@@ -105,8 +98,8 @@ class TrackerProcess:
             Target(uri, experiment).save(paths)
             process = _spawn(run_dir, "--parent", str(os.getpid()), stdin=subprocess.PIPE)
         except OSError as error:
-            return cls(run_dir, None, None, f"the tracker cannot start: {error}")
-        return cls(run_dir, process, _start_waker(process.pid), "")
+            return cls(run_dir, _error=f"the tracker cannot start: {error}")
+        return cls(run_dir, process, _start_waker(process.pid))
 
     @property
     def pid(self) -> int | None:
@@ -123,11 +116,8 @@ class TrackerProcess:
             with contextlib.suppress(OSError):
                 process.send_signal(signal.SIGCONT)
             if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.write(b".")
-                    process.stdin.flush()
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
+                with contextlib.suppress(OSError), process.stdin as pipe:
+                    pipe.write(b".")
             _end_by(process, deadline)
         waker, self._waker = self._waker, None
         if waker is not None:
@@ -237,10 +227,9 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> str:
         return ""
     answers: list[str] = []
     # In a thread: looking up a host name knows no timeout.
-    threading.Thread(target=lambda: answers.append(_no_answer(uri, timeout_s)), daemon=True).start()
-    deadline = time.monotonic() + timeout_s
-    while not answers and time.monotonic() < deadline:
-        time.sleep(0.01)
+    asked = threading.Thread(target=lambda: answers.append(_no_answer(uri, timeout_s)), daemon=True)
+    asked.start()
+    asked.join(timeout_s)
     why = answers[0] if answers else f"nothing for {timeout_s:g} s"
     if not why:
         return ""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
@@ -60,13 +61,14 @@ class ParentWatch:
     """The parent's wish: carry on, wind up, or none because it is gone."""
 
     def __init__(self, parent: int, stdin: int) -> None:
-        """`parent` is the process whose end is watched for; `stdin` is the pipe from it."""
+        """`parent` is the process whose end is watched for, 0 where there is none; `stdin` is the
+        pipe from it."""
         self._parent = parent
         self._stdin = stdin
         self._ends = select.poll()
         self._ends.register(stdin, select.POLLIN)
         self.winding_up = False
-        self.orphan = False
+        self.orphan = not parent
 
     def wait(self, timeout_s: float) -> None:
         """Look at the parent, waiting at most `timeout_s` for a byte from it."""
@@ -80,28 +82,35 @@ class ParentWatch:
 
 
 def follow(
-    run: RunDrain, sink: Sink, watch: ParentWatch, samples: SystemSamples, *, patient: bool
+    run: RunDrain,
+    sink: Sink,
+    watch: ParentWatch,
+    samples: SystemSamples | None,
+    *,
+    patient: bool,
+    deadline: float = math.inf,
 ) -> bool:
-    """Push until the parent says that it is over, or is gone. Sample the machine until then.
+    """Push until the parent says that it is over, or is gone, and then what is left. Sample the
+    machine until then.
 
     Args:
         patient: the other side may be slow, but is not gone, as a database on this machine.
+        deadline: monotonic time after which nothing is pushed; of a parent that is gone, soon.
 
     Returns:
         Whether it gave up on the other side.
     """
     ending = False
-    deadline = float("inf")
     while time.monotonic() < deadline:
         watch.wait(0.0)
-        if watch.orphan and deadline == float("inf"):
+        if watch.orphan and deadline == math.inf:
             deadline = time.monotonic() + ORPHAN_S
-        if not ending and (watch.winding_up or watch.orphan):
-            ending = True
-            samples.tick(last=True)
+        began, ending = ending, watch.winding_up or watch.orphan
+        if samples is not None and not began:
+            # Also before MLflow answers, so that short runs have a sample.
+            samples.tick(last=ending)
+        if ending and not began:
             run.wind_up()
-        if not ending:  # also before MLflow answers, so that short runs have a sample
-            samples.tick()
         if _try_step(run, _HASTE_S if ending else _PATIENCE_S):
             continue
         if ending and run.drained():
@@ -112,18 +121,6 @@ def follow(
             return True
         watch.wait(_RETRY_S if ending else _POLL_S)
     return False
-
-
-def drain(run: RunDrain, sink: Sink, deadline: float) -> None:
-    """Push all there is, until a monotonic time."""
-    run.wind_up()
-    while time.monotonic() < deadline:
-        if _try_step(run, _HASTE_S):
-            continue
-        if run.drained():
-            _abandon(sink)
-            return
-        time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
 
 
 def _try_step(run: RunDrain, longest_wait_s: float) -> bool:
@@ -194,15 +191,12 @@ def _resume(path: Path, *, orphans_only: bool) -> None:
 def _run(run_dir: Path, *, parent: int, drain_s: float) -> int:
     """Do what the command line asks; return the exit status."""
     paths, target = TrackingPaths(run_dir), load_target(TrackingPaths(run_dir))
-    deadline = time.monotonic() + drain_s
-    watch = ParentWatch(parent, sys.stdin.fileno()) if parent else None
+    deadline = math.inf if parent else time.monotonic() + drain_s
+    watch = ParentWatch(parent, sys.stdin.fileno())
 
     def go_on() -> bool:
-        if watch is None:
-            time.sleep(_RETRY_S)
-            return time.monotonic() < deadline
         watch.wait(_RETRY_S)
-        return not watch.orphan
+        return time.monotonic() < deadline and not (parent and watch.orphan)
 
     with sole_tracker(paths.lock, go_on, parent=parent) as held:
         progress = load_progress(paths, target.identity)
@@ -212,14 +206,12 @@ def _run(run_dir: Path, *, parent: int, drain_s: float) -> int:
         sink = MlflowSink(run_dir, target)
         run = RunDrain(paths, sink, progress, clock=time.monotonic)
         try:
-            if watch is not None:
-                clocks = {"clock": time.monotonic, "wall": time.time}
-                samples = SystemSamples(paths.system, system_monitors, **clocks)
-                uri = tracking_uri(run_dir, target.uri)
-                if follow(run, sink, watch, samples, patient=sqlite_file(uri) is not None):
-                    return GAVE_UP
-            else:
-                drain(run, sink, deadline)
+            clocks = {"clock": time.monotonic, "wall": time.time}
+            samples = SystemSamples(paths.system, system_monitors, **clocks) if parent else None
+            here = sqlite_file(tracking_uri(run_dir, target.uri)) is not None
+            patient = here or not parent
+            if follow(run, sink, watch, samples, patient=patient, deadline=deadline):
+                return GAVE_UP
         except ImportError as error:
             replace(run.progress, error=f"MLflow cannot be used: {error}").save(paths.progress)
             raise

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tuner.errors import TunerError
-from tuner.record import Status
 from tuner.request.target_text import is_emulated
 from tuner.storage.base import RecordStore, elapsed_s
 from tuner.storage.facts import Defaults
@@ -18,7 +17,7 @@ from tuner.view.progress import fold
 from tuner.view.run_view import RunView, ToolchainView
 from tuner.view.spaces import view_spaces
 from tuner.view.task_view import TaskView
-from tuner.view.winners import Timings, choose_best
+from tuner.view.winners import Choice, Timings, choose
 
 NO_SETS_S: Mapping[str, float] = MappingProxyType({})
 """Latencies of no kernel sets."""
@@ -61,16 +60,32 @@ def view_search(
     store: RecordStore, chosen_s: Mapping[str, float] = NO_SETS_S
 ) -> tuple[TaskView, ...]:
     """Each task with its latencies in the search, in the order of the model."""
-    counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
-    return tuple(
-        _view_searched(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
-        for t in store.tasks()
-    )
+    return tuple(_view_searches(store, store.tasks(), chosen_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """A task of a run, and what won it.
+
+    Attributes:
+        choice: None where nothing has a time, and for a task with symbolic dimensions.
+    """
+
+    task: Task
+    view: TaskView
+    choice: Choice | None
 
 
 def view_winners(
     store: RecordStore, chosen_s: Mapping[str, float] = NO_SETS_S, task: str | None = None
 ) -> tuple[TaskView, ...]:
+    """The views of `find_winners`."""
+    return tuple(won.view for won in find_winners(store, chosen_s, task))
+
+
+def find_winners(
+    store: RecordStore, chosen_s: Mapping[str, float] = NO_SETS_S, task: str | None = None
+) -> tuple[Won, ...]:
     """Each task with its winner, or the task of that name or key: the median of the samples of the
     winner's last re-timing, or of its trial in the search where it was not timed again, and the
     default schedule timed the same way where possible.
@@ -78,63 +93,60 @@ def view_winners(
     Raises:
         TunerError: there is no such task.
     """
-    tasks = [t for t in store.tasks() if task is None or task in (t.name, t.key)]
+    tasks = find_tasks(store, task)
+    views = _view_searches(store, tasks, chosen_s)
+    return tuple(_find_winner(store, *each) for each in zip(tasks, views, strict=True))
+
+
+def find_tasks(store: RecordStore, task: str | None) -> list[Task]:
+    """All tasks of a run, or that of a name or key.
+
+    Raises:
+        TunerError: there is no such task.
+    """
+    tasks = [t for t in store.tasks() if task in (None, t.name, t.key)]
     if task is not None and not tasks:
         raise TunerError(f"this run has no task {task}: `tuner status` lists its tasks")
-    counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
-    return tuple(
-        _view_winner(store, t, counts.get(t.key, {}), defaults.get(t.key), chosen_s.get(t.key))
-        for t in tasks
-    )
+    return tasks
 
 
-def _view_searched(
-    store: RecordStore,
-    task: Task,
-    statuses: Mapping[Status, int],
-    default_key: str | None,
-    chosen_s: float | None,
-) -> TaskView:
-    fastest = next(store.scan(task.key, fastest=1), None)
-    toolchain = fastest.provenance.toolchain if fastest is not None else ""
-    if task.shapes:
-        progress = fold([task], {task.key: default_key or ""}, store.scan(task.key))[task.key]
-        return replace(progress.view(chosen_s), toolchain=toolchain)
-    return TaskView(
-        task.key,
-        task.name,
-        task.weight,
-        task.flops,
-        statuses,
-        default_s=Timings.of(store, task.key, default_key).search_s,
-        best_s=fastest.latency_s if fastest is not None else None,
-        toolchain=toolchain,
-    )
-
-
-def _view_winner(
-    store: RecordStore,
-    task: Task,
-    statuses: Mapping[Status, int],
-    default_key: str | None,
-    chosen_s: float | None,
-) -> TaskView:
-    winner = None if task.shapes else choose_best(store, task.key)
-    if winner is None:
-        return _view_searched(store, task, statuses, default_key, chosen_s)
-    candidate = winner.trial.candidate
-    return TaskView(
-        task.key,
-        task.name,
-        task.weight,
-        task.flops,
-        statuses,
-        default_s=Timings.of(store, task.key, default_key).last_s,
-        best_s=Timings.of(store, task.key, candidate.key).last_s,
+def _find_winner(store: RecordStore, task: Task, searched: TaskView) -> Won:
+    choice = None if task.shapes else choose(store, task.key)
+    if choice is None:
+        return Won(task, searched, None)
+    candidate = choice.record.trial.candidate
+    view = replace(
+        searched,
+        default_s=choice.default.last_s,
+        best_s=choice.won.last_s,
         candidate=candidate.key,
         space=candidate.space,
-        toolchain=winner.provenance.toolchain,
+        toolchain=choice.record.provenance.toolchain,
     )
+    return Won(task, view, choice)
+
+
+def _view_searches(
+    store: RecordStore, tasks: Sequence[Task], chosen_s: Mapping[str, float]
+) -> Iterator[TaskView]:
+    counts, defaults = count_statuses(store.tallies()), store.get(Defaults).by_task
+    for task in tasks:
+        fastest, default = next(store.scan(task.key, fastest=1), None), defaults.get(task.key)
+        toolchain = fastest.provenance.toolchain if fastest is not None else ""
+        if task.shapes:
+            progress = fold([task], {task.key: default or ""}, store.scan(task.key))[task.key]
+            yield replace(progress.view(chosen_s.get(task.key)), toolchain=toolchain)
+            continue
+        yield TaskView(
+            task.key,
+            task.name,
+            task.weight,
+            task.flops,
+            counts.get(task.key, {}),
+            default_s=Timings.of(store, task.key, default).search_s,
+            best_s=fastest.latency_s if fastest is not None else None,
+            toolchain=toolchain,
+        )
 
 
 def view_toolchains(store: RecordStore, tasks: Sequence[Task]) -> tuple[ToolchainView, ...]:

@@ -1,11 +1,8 @@
-"""The phases of a session, and why workers have no job in each."""
+"""The phases of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-
-from tuner.utilisation import BUILDER, RUNNER, SPACE, Idle
 
 
 class Phase(StrEnum):
@@ -34,30 +31,3 @@ class Phase(StrEnum):
     def least(cls, phases: list[Phase]) -> Phase:
         """The phase that is furthest behind."""
         return min(phases, key=list(cls).index)
-
-
-def idle_reasons(
-    phase: Phase, *, in_flight: int, free: int, budget_left: int
-) -> Mapping[str, Idle]:
-    """The reasons why slots without a job have none, by kind.
-
-    Args:
-        phase: of the session.
-        in_flight: trials submitted and not answered.
-        free: trials that could still be submitted after the search has given all it has.
-        budget_left: trials that may still be submitted.
-    """
-    kinds = (RUNNER, BUILDER, SPACE)
-    if phase is Phase.FINALISTS:
-        reasons = dict.fromkeys(kinds, Idle.FINALISTS)
-    elif phase in (Phase.ENDING, Phase.DONE) or budget_left <= 0:
-        reasons = dict.fromkeys(kinds, Idle.DRAINING)
-    else:
-        return {
-            RUNNER: Idle.NO_BUILDS if in_flight else Idle.NO_CANDIDATES,
-            BUILDER: Idle.NO_CANDIDATES if free > 0 else Idle.NOT_NEEDED,
-            SPACE: Idle.NOT_NEEDED,
-        }
-    if in_flight and phase is not Phase.DONE:
-        reasons[RUNNER] = Idle.NO_BUILDS
-    return reasons

@@ -45,17 +45,37 @@ def winning_lines(store: RecordStore, sets: Mapping[str, KernelSet] = NO_SETS) -
     return "".join(record_line(record) + "\n" for record in winning_records(store, sets)).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The winner of a task.
+
+    Attributes:
+        record: the last valid one of the winning candidate.
+        won: its times.
+        default: those of the default schedule; none where it has none.
+    """
+
+    record: Record
+    won: Timings
+    default: Timings
+
+
 def choose_best(
     store: RecordStore, task_key: str, *, schedules_only: bool = False
 ) -> Record | None:
-    """The last valid record of a task's winning candidate; None without results.
+    """The last valid record of a task's winning candidate, see `choose`; None without results."""
+    choice = choose(store, task_key, schedules_only=schedules_only)
+    return choice.record if choice is not None else None
+
+
+def choose(store: RecordStore, task_key: str, *, schedules_only: bool = False) -> Choice | None:
+    """The winning candidate of a task, and the times that decided; None without results.
 
     Re-timings decide where there are any: the lowest median over all re-timings of a candidate
     wins, the default schedule included, among those that were timed again more than half as often
     as any other: those that fell out sooner may have been lucky. Of several generations, only the
-    newest counts. A
-    candidate found since then wins without a re-timing if the search timed it faster than all that
-    were timed again. Without any re-timings, the fastest of the search wins.
+    newest counts. A candidate found since then wins without a re-timing if the search timed it
+    faster than all that were timed again. Without any re-timings, the fastest of the search wins.
 
     The default wins over any candidate that is not faster: re-timings are compared where both have
     them, times of the search otherwise. A candidate that ever failed when it was timed again, by a
@@ -96,7 +116,9 @@ def choose_best(
     default = Timings.of(store, task_key, store.get(Defaults).by_task.get(task_key), first)
     if winner is None or not winner.beats(default):
         winner = default if default.last is not None else winner
-    return winner.last if winner else None
+    if winner is None or winner.last is None:
+        return None
+    return Choice(winner.last, winner, default)
 
 
 def _find_superseded(
@@ -156,10 +178,14 @@ class Timings:
         return self.search.latency_s if self.search else None
 
     @property
+    def again_s(self) -> tuple[float, ...]:
+        """The times of its re-timings."""
+        return tuple(r.latency_s for r in self.retimed if r.latency_s is not None)
+
+    @property
     def retimed_s(self) -> float | None:
-        """Median over all re-timings."""
-        times = [r.latency_s for r in self.retimed if r.latency_s is not None]
-        return statistics.median(times) if times else None
+        """Their median."""
+        return statistics.median(self.again_s) if self.retimed else None
 
     @property
     def last(self) -> Record | None:
@@ -167,13 +193,8 @@ class Timings:
 
     @property
     def last_s(self) -> float | None:
-        """Median over the samples of the last re-timing, else of the search."""
-        if not self.retimed:
-            return self.search_s
-        rung = max(r.trial.rung for r in self.retimed)
-        return statistics.median(
-            s for r in self.retimed if r.trial.rung == rung for s in r.measurement.samples_s
-        )
+        """The time of its last re-timing, else of the search."""
+        return self.last.latency_s if self.last else None
 
     def beats(self, other: Timings) -> bool:
         """Whether it is faster than `other`; also where the two cannot be compared."""

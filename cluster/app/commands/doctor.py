@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
 import click
 
@@ -32,9 +33,8 @@ def doctor(full: bool, as_json: bool) -> int:
         offered = list(features(findings))
     failed = [finding for finding in findings if finding.level == "fail"]
     if as_json:
-        checks = [finding.to_json() for finding in findings]
-        shown = [feature.to_json() for feature in offered]
-        print_json({"ok": not failed, "checks": checks, "features": shown})
+        shown = {"checks": [*map(asdict, findings)], "features": [*map(asdict, offered)]}
+        print_json({"ok": not failed, **shown})
         return 1 if failed else 0
     click.echo("\nFeatures:")
     for feature in offered:

@@ -13,14 +13,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cluster.app.console.doctor_probes import Ask, ask_probe
 from spaces.targets.cores import count_allowed_cores
 from tuner.errors import TunerError
 from tuner.process.outcome import Returned
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DISTRIBUTION = "elastic-tuner"
 NO_DEVICE = "no device here"
@@ -54,14 +57,10 @@ class Finding:
 
     def text(self) -> str:
         """A line for people, and a second one with the advice."""
-        return render_finding(self.level, self.name, self.found, self.advice)
-
-    def to_json(self) -> dict[str, str]:
-        """The finding as plain data."""
-        return asdict(self)
+        return render(self.level, self.name, self.found, self.advice)
 
 
-def render_finding(mark: str, name: str, found: str, remedy: str) -> str:
+def render(mark: str, name: str, found: str, remedy: str) -> str:
     """A line of the doctor's for people, and a second one with the remedy where there is one."""
     line = f"{mark:<5} {name}: {found}"
     return f"{line}\n      {remedy}" if remedy else line
@@ -102,30 +101,47 @@ def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Fi
 
 def pins(distribution: str = DISTRIBUTION) -> Iterator[Finding]:
     """Check that each requirement of this package is installed in an allowed version."""
-    from packaging.requirements import Requirement
-
-    try:
-        lines = importlib.metadata.requires(distribution) or []
-    except importlib.metadata.PackageNotFoundError:
+    wanted = read_requirements(distribution)
+    if wanted is None:
         advice = "run make env, or python -m pip install -e ."
         yield Finding("pins", "fail", f"{distribution} is not installed", advice)
         return
     wrong = 0
-    for requirement in map(Requirement, lines):
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+    for requirement in wanted:
+        if not is_required(requirement):
             continue
-        try:
-            version = importlib.metadata.version(requirement.name)
-        except importlib.metadata.PackageNotFoundError:
-            version = "missing"
-        if version != "missing" and requirement.specifier.contains(version, prereleases=True):
+        there = find_version(requirement.name)
+        if there and requirement.specifier.contains(there, prereleases=True):
             continue
         wrong += 1
         needed = f"{requirement.name}{requirement.specifier}"
-        found = f"{requirement.name} is {version}, {needed} is needed"
+        found = f"{requirement.name} is {there or 'missing'}, {needed} is needed"
         yield Finding("pins", "fail", found, f"python -m pip install '{needed}'")
     if not wrong:
-        yield Finding("pins", "ok", f"all {len(lines)} requirements are met, extras not counted")
+        yield Finding("pins", "ok", f"all {len(wanted)} requirements are met, extras not counted")
+
+
+def read_requirements(distribution: str = DISTRIBUTION) -> list[Requirement] | None:
+    """What a package requires, its extras included; None where it is not installed."""
+    from packaging.requirements import Requirement
+
+    try:
+        return [*map(Requirement, importlib.metadata.requires(distribution) or [])]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def is_required(requirement: Requirement, extra: str = "") -> bool:
+    """Whether a package requires this here, or with an extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def find_version(package: str) -> str:
+    """The version of a package; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def pickling(ask: Ask) -> Finding:

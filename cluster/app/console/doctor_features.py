@@ -6,17 +6,24 @@ versions that this package's own metadata asks for, and programs on the path.
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cluster.app.console.doctor_checks import DISTRIBUTION, NO_DEVICE, Finding, render_finding
+from cluster.app.console.doctor_checks import (
+    DISTRIBUTION,
+    NO_DEVICE,
+    Finding,
+    find_version,
+    is_required,
+    read_requirements,
+    render,
+)
 
-Version = Callable[[str], str]
-Which = Callable[[str], str | None]
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +44,7 @@ class Feature:
 
     def text(self) -> str:
         """A line for people, and a second one with the command."""
-        return render_finding("ok" if self.ok else "-", self.name, self.found, self.command)
-
-    def to_json(self) -> dict[str, object]:
-        """The feature as plain data."""
-        return asdict(self)
+        return render("ok" if self.ok else "-", self.name, self.found, self.command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,90 +108,64 @@ FEATURES = (
 )
 
 
-def features(
-    findings: Iterable[Finding],
-    *,
-    version: Version = importlib.metadata.version,
-    which: Which = shutil.which,
-    distribution: str = DISTRIBUTION,
-) -> Iterator[Feature]:
+def features(findings: Iterable[Finding]) -> Iterator[Feature]:
     """What can be used here, feature by feature.
 
     Args:
         findings: those of `doctor_checks.examine`, some of which a feature needs.
-        version: of an installed package; raises PackageNotFoundError. A parameter for tests.
-        which: finds a program on the path.
     """
-    found = list(findings)
-    try:
-        lines = importlib.metadata.requires(distribution) or []
-    except importlib.metadata.PackageNotFoundError:
-        lines = []
+    found, requirements = list(findings), read_requirements() or []
     for needs in FEATURES:
-        yield _feature(needs, found, lines, version, which)
+        yield _feature(needs, found, requirements)
 
 
-def _feature(
-    needs: Needs, findings: list[Finding], lines: list[str], version: Version, which: Which
-) -> Feature:
-    from packaging.requirements import Requirement
-
-    wanted = [*_of_extra(lines, needs.extra), *(_name(name, lines) for name in needs.packages)]
+def _feature(needs: Needs, findings: list[Finding], requirements: list[Requirement]) -> Feature:
+    wanted = _wanted(needs, requirements)
     there, missing, commands = [], [], []
     if needs.stands_in and (good := _good(needs.stands_in, findings)):
         wanted, there = [], [good]
     elif needs.extra and not wanted:
         unknown = f"unknown: the {DISTRIBUTION} that is installed has no extra {needs.extra}"
         return Feature(needs.name, False, unknown, "python -m pip install -e .")
-    for requirement in map(Requirement, wanted):
-        has = _installed(requirement.name, version)
+    lacking = []
+    for requirement in wanted:
+        has, text = find_version(requirement.name), str(requirement).partition(";")[0].strip()
         if has and requirement.specifier.contains(has, prereleases=True):
             there.append(f"{requirement.name} {has}")
         else:
-            missing.append(f"{requirement} (it is {has})" if has else str(requirement))
-            commands.append(str(requirement))
-    command = f"python -m pip install {shlex.join(commands)}" if commands else ""
+            missing.append(f"{text} (it is {has})" if has else text)
+            lacking.append(text)
+    if lacking:
+        commands.append(f"python -m pip install {shlex.join(lacking)}")
     for name, what, brings in needs.checks:
         if good := _good(name, findings):
             there.append(good)
         else:
             missing.append(what)
-            command = _then(command, brings)
-    if program := next(filter(None, map(which, needs.programs)), None):
+            commands.append(brings)
+    if program := next(filter(None, map(shutil.which, needs.programs)), None):
         there.append(program)
     elif needs.programs:
         source = f" (from {needs.source})" if needs.source else ""
         missing.append(f"{needs.programs[0]}{source}")
-        command = _then(command, needs.install)
+        commands.append(needs.install)
     if missing:
+        command = " && ".join(filter(None, commands))
         return Feature(needs.name, False, f"missing: {', '.join(missing)}", command)
     return Feature(needs.name, True, ", ".join(there))
 
 
-def _then(*commands: str) -> str:
-    return " && ".join(filter(None, commands))
+def _wanted(needs: Needs, requirements: list[Requirement]) -> list[Requirement]:
+    """The requirements of a feature's extra, and its packages in the versions that this package
+    asks for, if it does."""
+    from packaging.requirements import Requirement
+
+    always = {each.name: each for each in requirements if is_required(each)}
+    extra = [r for r in requirements if is_required(r, needs.extra) and not is_required(r)]
+    return [*extra, *(always.get(name) or Requirement(name) for name in needs.packages)]
 
 
 def _good(name: str, findings: list[Finding]) -> str:
     """What a check found; empty unless it was made and good, and there is what it is about."""
     found = [f for f in findings if f.name == name and not f.found.startswith(NO_DEVICE)]
     return found[0].found if found and all(f.level == "ok" for f in found) else ""
-
-
-def _of_extra(lines: list[str], extra: str) -> list[str]:
-    """The requirements of an extra, its marker taken off."""
-    pattern = rf"extra\s*==\s*[\"']{re.escape(extra)}[\"']"
-    return [line.partition(";")[0].strip() for line in lines if re.search(pattern, line)]
-
-
-def _name(name: str, lines: list[str]) -> str:
-    """A package with the versions that this one asks for, if it does."""
-    plain = [line.partition(";")[0].strip() for line in lines if "extra" not in line]
-    return next((line for line in plain if re.split(r"[^\w.-]", line)[0] == name), name)
-
-
-def _installed(name: str, version: Version) -> str:
-    try:
-        return version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

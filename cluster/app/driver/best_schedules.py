@@ -39,27 +39,23 @@ def best_schedules(store: RecordStore, task: str | None, max_kernels: int) -> li
         TunerError: there is no such task.
     """
     from cluster.app.driver.kernel_sets import describe_set, kernel_set
-    from tuner.view.folds import view_winners
-    from tuner.view.winners import choose_best
+    from tuner.view.folds import find_winners
 
-    known = {t.key: t for t in store.tasks()}
     sets = {
         t.key: chosen
-        for t in known.values()
+        for t in store.tasks()
         if task in (None, t.name, t.key)
         and (chosen := kernel_set(store, t, max_kernels)) is not None
     }
     schedules = []
-    for view in view_winners(store, {key: chosen.latency_s for key, chosen in sets.items()}, task):
-        found = known[view.key]
-        winner = None if found.shapes else choose_best(store, found.key)
+    for won in find_winners(store, {key: chosen.latency_s for key, chosen in sets.items()}, task):
         trace = None
-        if winner is not None:
+        if won.choice is not None:
             from spaces.design_space.realize import trace_text
 
-            trace = trace_text(found, winner.trial.candidate)
-        told = describe_set(found, sets[found.key]) if found.key in sets else None
-        schedules.append(BestSchedule(view, trace, told))
+            trace = trace_text(won.task, won.choice.record.trial.candidate)
+        told = describe_set(won.task, sets[won.task.key]) if won.task.key in sets else None
+        schedules.append(BestSchedule(won.view, trace, told))
     return schedules
 
 
@@ -87,25 +83,21 @@ def best_explained(store: RecordStore, task: str | None) -> Explained:
         TunerError: there is no such task.
     """
     from tuner.view.as_json import best_json
-    from tuner.view.folds import view_winners
-    from tuner.view.winners import choose_best
+    from tuner.view.folds import find_winners
 
-    known = {t.key: t for t in store.tasks()}
     rows: list[dict[str, Any]] = []
     left_out: dict[str, list[str]] = {"symbolic": [], "unmeasured": [], "without_loops": []}
-    for view in view_winners(store, task=task):
-        found = known[view.key]
-        winner = None if found.shapes else choose_best(store, found.key)
-        if winner is None:
-            left_out["symbolic" if found.shapes else "unmeasured"].append(found.name)
+    for won in find_winners(store, task=task):
+        if won.choice is None:
+            left_out["symbolic" if won.task.shapes else "unmeasured"].append(won.task.name)
             continue
         from spaces.deploy.explain import explain
 
-        said = explain(found, winner.trial.candidate)
+        said = explain(won.task, won.choice.record.trial.candidate)
         if said is None:
-            left_out["without_loops"].append(found.name)
+            left_out["without_loops"].append(won.task.name)
             continue
         names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
-        best = best_json(view)
+        best = best_json(won.view)
         rows.append({**{name: best[name] for name in names}, **said.to_json()})
     return Explained(tuple(rows), **{why: tuple(names) for why, names in left_out.items()})

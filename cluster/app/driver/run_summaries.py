@@ -19,7 +19,7 @@ from tuner.errors import TunerError, describe_error, first_line
 from tuner.report.summary import RunSummary, StoreSummaries, of_snapshot, unreadable
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder, read_run, runs_below
-from tuner.runs.remote import local
+from tuner.runs.remote import local, runs_at
 from tuner.storage.sqlite_store import SqliteStore
 
 Source = Callable[[float], Sequence[RunSummary]]
@@ -80,9 +80,7 @@ class Runs:
 
 def find_runs(location: RunLocation) -> list[OneRun]:
     """The run at a location, or the runs that lie in a folder that is none."""
-    alone = location.is_url or RunFolder(location.folder).manifest.exists()
-    below = [] if alone else runs_below(location.folder)
-    return [OneRun(RunLocation.of(name)) for name in below] or [OneRun(location)]
+    return [*map(OneRun, runs_at(location))]
 
 
 class RunsHere:

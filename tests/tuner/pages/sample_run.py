@@ -10,7 +10,8 @@ from tuner.dynamic.dispatch_tree import Leaf, Split
 from tuner.dynamic.kernel_set import KernelSet, ShapeTimes
 from tuner.generations import rung_of
 from tuner.record import Measurement, Predicted, Provenance, Record, Status, Trial
-from tuner.report.run_report import Bench, RunReport, run_report
+from tuner.report.bench import Bench
+from tuner.report.run_report import RunReport, run_report
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore, begin_session
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Tasks

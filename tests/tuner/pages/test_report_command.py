@@ -8,7 +8,7 @@ import pytest
 
 from cluster.app.cli import run as command
 from tests.tuner.pages.sample_run import BENCH, MANIFEST, START_S, fill
-from tuner.pages.write import keep_bench
+from tuner.report.bench import keep_bench
 from tuner.run_location import RunLocation
 from tuner.runs.folder import open_run
 from tuner.runs.remote import open_store

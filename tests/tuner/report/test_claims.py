@@ -44,10 +44,11 @@ def test_the_time_of_a_winner_is_the_one_that_the_run_reports() -> None:
         (FAST, (), 2, 1.0),
     )
     (claim,) = claims(store)
-    assert (claim.candidate, claim.code_hash) == (FAST, "hash of [2]")
+    assert (claim.candidate, claim.record.code_hash) == (FAST, "hash of [2]")
     assert (claim.latency_s, claim.again_s) == (1.0, (1.2, 1.0))
-    assert (claim.default, claim.default_s) == (DEFAULT, 4.0)
-    assert (claim.device, claim.toolchain) == ("a desk", "tvm=1")
+    assert claim.default is not None
+    assert (claim.default.trial.candidate, claim.default_s) == (DEFAULT, 4.0)
+    assert claim.record.provenance == DESK
     assert claims(store, only=["other"]) == []
 
 
@@ -73,12 +74,12 @@ def test_kernels_for_many_shapes_are_claimed_on_shapes_that_they_serve(
     found = claims(store, {task.key: chosen}, most=most)
     by = {c: [claim for claim in found if claim.candidate == c] for c in (OTHER, FAST)}
     assert len(by[OTHER]) == 3
-    assert {claim.instance for claim in by[OTHER]} <= set(SHAPES[1:4])
+    assert {claim.record.trial.instance for claim in by[OTHER]} <= set(SHAPES[1:4])
     assert len(by[FAST]) == expected
-    assert {claim.instance for claim in by[FAST]} <= set(SHAPES[4:])
+    assert {claim.record.trial.instance for claim in by[FAST]} <= set(SHAPES[4:])
     assert {claim.latency_s for claim in by[FAST]} == {0.5}
-    assert [c.default_s for c in by[FAST] if c.instance == SHAPES[-1]] == [9.0]
-    assert all(c.default is None for c in found if c.instance != SHAPES[-1])
+    assert [c.default_s for c in by[FAST] if c.record.trial.instance == SHAPES[-1]] == [9.0]
+    assert all(c.default is None for c in found if c.record.trial.instance != SHAPES[-1])
 
 
 def test_records_that_are_filed_as_they_are_made_are_in_order() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tuner.candidate import Candidate, CandidateKind
+from tuner.record import Measurement, Provenance, Record, Status, Trial
 from tuner.report.trust.claims import Claim
 from tuner.report.trust.verify import Seen, Verdict, judge, suspects
 from tuner.task import Task
@@ -20,18 +21,16 @@ DIFFERS, SAME, RIGHT = Verdict.DIFFERS, Verdict.SAME, Verdict.RIGHT
 def claim(
     latency_s: float = 1.0, default_s: float | None = 4.0, again_s: Sequence[float] = STEADY
 ) -> Claim:
+    default = record(DEFAULT, default_s) if default_s else None
     return Claim(
-        Task("key", "gemm", "{}", "{}"),
-        CANDIDATE,
-        (),
-        "hash",
-        latency_s,
-        tuple(again_s),
-        DEFAULT if default_s else None,
-        default_s,
-        "a desk",
-        "tvm=1",
+        Task("key", "gemm", "{}", "{}"), record(CANDIDATE, latency_s), tuple(again_s), default
     )
+
+
+def record(candidate: Candidate, latency_s: float) -> Record:
+    measured = Measurement(Status.OK, (latency_s,))
+    desk = Provenance("runner-1", "a desk", "tvm=1")
+    return Record(Trial("key", candidate), measured, desk, code_hash="hash")
 
 
 def seen(*turns_s: float, default_s: float | None = 4.0) -> Seen:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from tuner.candidate import Candidate
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import sample_shapes
-from tuner.generations import first_rung, of_newest
+from tuner.generations import of_newest
 from tuner.record import Record
 from tuner.storage.base import RecordStore
 from tuner.storage.facts import Defaults
 from tuner.task import Instance, Task
-from tuner.view.winners import NO_SETS, Timings, choose_best
+from tuner.view.winners import NO_SETS, choose
 
 _SHAPES = 3
 """The shapes that a kernel for many is looked at on."""
@@ -26,24 +26,31 @@ class Claim:
     on one of the shapes that it serves.
 
     Attributes:
-        code_hash: of the scheduled program; empty where the record has none.
-        latency_s: its time, as the run reports it.
+        record: what says so.
         again_s: the times that it had when it was timed again, if it was.
-        default: the default schedule; None where the run has no record of it, or where it won.
-        default_s: the time of that.
-        device, toolchain: that it was measured with; may be empty.
+        default: of the default schedule; None where the run has none, or where it won.
     """
 
     task: Task
-    candidate: Candidate
-    instance: Instance
-    code_hash: str
-    latency_s: float
+    record: Record
     again_s: tuple[float, ...]
-    default: Candidate | None
-    default_s: float | None
-    device: str
-    toolchain: str
+    default: Record | None
+
+    @property
+    def candidate(self) -> Candidate:
+        """The winner."""
+        return self.record.trial.candidate
+
+    @property
+    def latency_s(self) -> float:
+        """Its time, as the run reports it."""
+        assert self.record.latency_s is not None
+        return self.record.latency_s
+
+    @property
+    def default_s(self) -> float | None:
+        """The time of the default schedule."""
+        return self.default.latency_s if self.default is not None else None
 
 
 def claims(
@@ -68,37 +75,15 @@ def claims(
         if task.shapes:
             if task.key in sets:
                 found += _of_kernels(store, task, sets[task.key], default, most)
-        elif (won := choose_best(store, task.key)) is not None:
-            # Times of older toolchains' generations are not compared with those of the newest.
-            first = first_rung(store.scan(task.key, min_rung=1))
-            mine = Timings.of(store, task.key, won.trial.candidate.key, first)
-            known = Timings.of(store, task.key, default, first).last
-            assert mine.last_s is not None
-            found.append(_claim(task, won, mine.last_s, mine.retimed, known))
+        elif (choice := choose(store, task.key)) is not None:
+            known = choice.default.last
+            found.append(_claim(task, choice.record, choice.won.again_s, known))
     return found
 
 
-def _claim(
-    task: Task,
-    record: Record,
-    latency_s: float,
-    again: Collection[Record],
-    default: Record | None,
-) -> Claim:
-    if default is not None and default.trial.candidate.key == record.trial.candidate.key:
-        default = None
-    return Claim(
-        task,
-        record.trial.candidate,
-        record.trial.instance,
-        record.code_hash,
-        latency_s,
-        tuple(r.latency_s for r in again if r.latency_s is not None),
-        default.trial.candidate if default is not None else None,
-        default.latency_s if default is not None else None,
-        record.provenance.device,
-        record.provenance.toolchain,
-    )
+def _claim(task: Task, record: Record, again_s: tuple[float, ...], default: Record | None) -> Claim:
+    own = default is not None and default.trial.candidate.key == record.trial.candidate.key
+    return Claim(task, record, again_s, None if own else default)
 
 
 def _of_kernels(
@@ -121,9 +106,8 @@ def _of_kernels(
             again = [r for r in records if r.trial.rung]
             counts = min(again or records, key=lambda r: r.latency_s or 0.0)
             known = good.get((default_key, instance))
-            assert counts.latency_s is not None
-            default = known[-1] if known else None
-            yield _claim(task, counts, counts.latency_s, again, default)
+            again_s = tuple(r.latency_s for r in again if r.latency_s is not None)
+            yield _claim(task, counts, again_s, known[-1] if known else None)
 
 
 def count_misfiled(store: RecordStore, task_key: str) -> int:

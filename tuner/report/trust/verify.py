@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tuner.report.noise import deviation
 from tuner.report.trust.claims import Claim
 from tuner.session.ending.finalists import noise_factor
+from tuner.view.as_json import to_ms
 
 _MOST = 1.5
 """The largest factor that is put down to noise of the run, which is what its records say, and to a
@@ -88,16 +90,16 @@ class Judged:
         return {
             "name": claim.task.name,
             "key": claim.task.key,
-            "shape": dict(claim.instance),
+            "shape": dict(claim.record.trial.instance),
             "candidate": claim.candidate.key,
             "verdict": str(self.verdict),
             "why": list(self.why),
-            "recorded_ms": claim.latency_s * 1e3,
-            "latency_ms": _ms(seen.latency_s),
+            "recorded_ms": to_ms(claim.latency_s),
+            "latency_ms": to_ms(seen.latency_s),
             "ratio": self.ratio,
             "noise": self.noise,
-            "default_recorded_ms": _ms(claim.default_s),
-            "default_ms": _ms(seen.by_default_s),
+            "default_recorded_ms": to_ms(claim.default_s),
+            "default_ms": to_ms(seen.by_default_s),
         }
 
 
@@ -159,8 +161,8 @@ def judge(
         unsure: why times are not to be judged, as on another device.
     """
     pace = _Pace(claims, seen)
-    here = _factor([r for what in seen for r in _to_first(what.turns_s)], math.inf)
-    noise = max(_factor([r for claim in claims for r in _to_first(claim.again_s)], _MOST), here)
+    here = _factor([what.turns_s for what in seen], math.inf)
+    noise = max(_factor([claim.again_s for claim in claims], _MOST), here)
     rows = [
         _judge(claim, what, pace.beside(place), noise, () if unsure else pace.of_winners)
         for place, (claim, what) in enumerate(zip(claims, seen, strict=True))
@@ -248,15 +250,10 @@ def suspects(claims: Sequence[Claim], seen: Sequence[Seen]) -> list[int]:
     ]
 
 
-def _factor(ratios: Sequence[float], most: float) -> float:
-    """The factor that two times of one kernel are apart by."""
-    logs = [abs(math.log(ratio)) for ratio in ratios if ratio > 0]
-    return noise_factor(_DEVIATIONS * statistics.median(logs), most) if logs else _LEAST
-
-
-def _to_first(times_s: Sequence[float]) -> Iterator[float]:
-    for time_s in times_s[1:]:
-        yield time_s / times_s[0]
+def _factor(kernels: Sequence[Sequence[float]], most: float) -> float:
+    """The factor that two times of one kernel are apart by, given the times of each."""
+    apart = deviation(kernels)
+    return _LEAST if apart is None else noise_factor(_DEVIATIONS * apart, most)
 
 
 def _of_default(claim: Claim, seen: Seen) -> float | None:
@@ -269,7 +266,3 @@ def _ratio(then_s: float | None, now_s: float | None) -> float | None:
 
 def _apart(ratio: float) -> float:
     return max(ratio, 1 / ratio)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3

@@ -18,7 +18,6 @@ from cluster.app.console.layer_flags import library_flag
 from cluster.app.console.output import nothing_on_stdout, plain, print_json, print_table
 from tuner.run_location import RunLocation
 
-_PROGRAMS = ("untuned", "tuned", "onnxruntime")
 _BUSY = 0.5
 """The spread of one side from which on a median says little."""
 
@@ -61,7 +60,7 @@ def bench(
 
 def _keep(folder: Path, report: Mapping[str, Any]) -> None:
     """Keep the result for the page that shows the run; a folder that refuses it keeps none."""
-    from tuner.pages.write import keep_bench
+    from tuner.report.bench import keep_bench
     from tuner.runs.folder import RunFolder
 
     shapes = [*report["shapes"]] or [{**report, "shapes": []}]
@@ -72,6 +71,7 @@ def _keep(folder: Path, report: Mapping[str, Any]) -> None:
 def _print(report: Mapping[str, Any]) -> None:
     """Latencies side by side, each with its spread and its ratio to the tuned one; the error."""
     from cluster.app.console.terminal import latency, ratio
+    from tuner.report.bench import PROGRAMS
     from tuner.view.words import MODELLED
 
     tuned_ms, spread, samples = report["tuned_ms"], report["spread"], report["samples"]
@@ -83,7 +83,7 @@ def _print(report: Mapping[str, Any]) -> None:
             str(samples.get(program, "-")),
             ratio(report[f"{program}_ms"] / tuned_ms) if tuned_ms else "-",
         )
-        for program in _PROGRAMS
+        for program in PROGRAMS
         if report[f"{program}_ms"] is not None
     ]
     print_table("", "latency", "spread", "samples", "to tuned", rows=rows)

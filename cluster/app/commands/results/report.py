@@ -43,8 +43,9 @@ def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | No
     Several runs are compared on one page. It is one file, which needs no network.
     """
     from tuner.pages.write import write_page, write_plots
+    from tuner.runs.remote import runs_at
 
-    places = [below for run in runs for below in _with_parts(run)]
+    places = [place for run in runs for place in runs_at(run)]
     _refuse_twice(places)
     file = output or _default(runs[0], len(places))
     names = _names(places)
@@ -55,15 +56,6 @@ def report(runs: tuple[RunLocation, ...], output: Path | None, images: Path | No
     click.echo(str(file))
     if images is not None:
         click.echo(str(images))
-
-
-def _with_parts(run: RunLocation) -> list[RunLocation]:
-    """The run, or the runs for each device that its folder holds."""
-    from tuner.runs.folder import RunFolder, runs_below
-
-    if run.is_url or RunFolder(run.folder).manifest.exists():
-        return [run]
-    return [RunLocation.of(below) for below in runs_below(run.folder)] or [run]
 
 
 def _plots(file: Path, places: list[RunLocation], images: Path | None) -> list[Path]:
@@ -118,12 +110,19 @@ def _read_report(place: RunLocation, name: str) -> RunReport:
     import contextlib
 
     from cluster.app.driver.kernel_sets import kernel_sets
-    from tuner.pages.write import read_report
+    from tuner.report.bench import read_bench
+    from tuner.report.run_report import run_report
     from tuner.runs.folder import read_run, refuse_unbegun
     from tuner.storage.sqlite_store import SqliteStore
 
     folder, manifest = read_run(folder_of(place))
     refuse_unbegun(folder, place)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
-        sets = kernel_sets(store, manifest.max_kernels)
-        return read_report(store, folder, manifest, place=str(place), kernel_sets=sets, name=name)
+        return run_report(
+            store,
+            manifest,
+            name=name,
+            place=str(place),
+            kernel_sets=kernel_sets(store, manifest.max_kernels),
+            bench=read_bench(folder.bench),
+        )

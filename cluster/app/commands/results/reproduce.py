@@ -10,7 +10,6 @@ import click
 from cluster.app.commands.runs import open_run
 from cluster.app.console import parse
 from cluster.app.console.flags import PATH, TASK, debug_flag, run_argument
-from tuner.errors import TunerError
 from tuner.run_location import RunLocation
 
 
@@ -37,14 +36,11 @@ def reproduce(run: RunLocation, task: str, out: Path | None, shapes: tuple[str, 
     unscheduled program's and times it. It needs TVM and nothing of this tuner."""
     sizes = parse.distinct(shapes, parse.size)
     from cluster.app.driver.trust.reproduce import reproduce as written
-    from tuner.files.atomic import output_file
+    from tuner.files.atomic import name_unwritable, output_file
 
     with open_run(run) as (manifest, store):
         text = written(manifest, store, run, task, sizes)
     path = out or Path(f"reproduce_{re.sub(r'[^A-Za-z0-9_]', '_', task)}.py")
-    try:
-        with output_file(path) as file:
-            file.write(text)
-    except OSError as error:
-        raise TunerError(f"cannot write {path}: {error.strerror or error}") from error
+    with name_unwritable(path), output_file(path) as file:
+        file.write(text)
     click.echo(f"wrote {path}: run it with `python {path}` wherever TVM is installed")

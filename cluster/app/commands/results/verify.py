@@ -87,6 +87,7 @@ def _step(what: str) -> None:
 
 def _print(found: Verification, seed: int) -> None:
     from cluster.app.console.terminal import latency, ratio
+    from tuner.report.trust.verify import Verdict
     from tuner.view.words import amount
 
     rows = [
@@ -125,18 +126,15 @@ def _print(found: Verification, seed: int) -> None:
             f"times of one kernel are up to {found.noisy:.2f}x apart from turn to turn: nothing "
             "less is judged; try again when the machine is quiet"
         )
-    counts = [(sum(str(w.verdict) == kind for w in found.winners), kind) for kind in _KINDS]
+    counts = [(sum(w.verdict is kind for w in found.winners), kind) for kind in Verdict]
     said = ", ".join(f"{count} {kind}" for count, kind in counts if count)
     click.echo(f"{amount(len(found.winners), 'winner')}: {said} (inputs of --seed {seed})")
-
-
-_KINDS = ("same", "right", "differs", "unchecked")
 
 
 def _named(winner: Judged) -> str:
     from tuner.dynamic.shapes import shape_text
 
-    name, instance = winner.claim.task.name, winner.claim.instance
+    name, instance = winner.claim.task.name, winner.claim.record.trial.instance
     return f"{name} ({shape_text(instance)})" if instance else name
 
 

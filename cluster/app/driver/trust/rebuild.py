@@ -70,12 +70,12 @@ class Rebuilder:
         built = self._build(claim.task, claim.candidate)
         if isinstance(built, Measurement):
             return Seen((f"cannot be rebuilt: {built.error}",))
-        now = built.written.code_hash
-        if hashes and claim.code_hash and now != claim.code_hash:
-            said = f"its record is of program {claim.code_hash[:12]}, and rebuilds as {now[:12]}"
+        then, now = claim.record.code_hash, built.written.code_hash
+        if hashes and then and now != then:
+            said = f"its record is of program {then[:12]}, and rebuilds as {now[:12]}"
             return Seen((said,))
         if claim.default is not None and self._runner is not None:
-            self._build(claim.task, claim.default)
+            self._build(claim.task, claim.default.trial.candidate)
         return Seen(unchecked=self.here.lacks)
 
     def _build(self, task: Task, candidate: Candidate) -> Built | Measurement:
@@ -90,7 +90,7 @@ class Rebuilder:
         """Run a winner, check its output and time it, right after the default schedule."""
         self._on_step(f"timing {claim.task.name}")
         default_s = self._default_s(claim)
-        measured = self._run(claim.task, claim.candidate, claim.instance)
+        measured = self._run(claim.task, claim.candidate, claim.record.trial.instance)
         match measured.status:
             case Status.OK if measured.latency_s is not None:
                 return replace(
@@ -107,9 +107,12 @@ class Rebuilder:
         return replace(seen, differs=(*seen.differs, said))
 
     def _default_s(self, claim: Claim) -> tuple[float, ...]:
-        if claim.default is None or (claim.task.key, claim.default.key) not in self._artifacts:
+        if claim.default is None:
             return ()
-        latency_s = self._run(claim.task, claim.default, claim.instance).latency_s
+        default = claim.default.trial.candidate
+        if (claim.task.key, default.key) not in self._artifacts:
+            return ()
+        latency_s = self._run(claim.task, default, claim.record.trial.instance).latency_s
         return () if latency_s is None else (latency_s,)
 
     def _run(self, task: Task, candidate: Candidate, instance: Instance) -> Measurement:
@@ -208,10 +211,10 @@ def find_obstacles(claims: Sequence[Claim], here: Here, target: str) -> Iterator
     if here.lacks:
         yield here.lacks
         return
-    devices = {c.device for c in claims} - {"", here.device}
+    devices = {c.record.provenance.device for c in claims} - {"", here.device}
     if devices:
         yield f"measured on {', '.join(sorted(devices))}, and this is {here.device}"
-    toolchains = {c.toolchain for c in claims} - {"", here.toolchain}
+    toolchains = {c.record.provenance.toolchain for c in claims} - {"", here.toolchain}
     if toolchains:
         yield f"compiled with {', '.join(sorted(toolchains))}, and this is {here.toolchain}"
 

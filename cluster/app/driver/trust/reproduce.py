@@ -21,6 +21,7 @@ from tuner.report.trust.claims import Claim, claims
 from tuner.runs.folder import Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Instance, Task
+from tuner.view.folds import find_tasks
 
 _FEW, _ALL = 2, 1 << 20
 """Shapes of a kernel where the user names none; as many as there are."""
@@ -40,9 +41,7 @@ def reproduce(
         TunerError: the run has no such task, or no results for it; the task has no such dimension;
             its winner calls a library, or is not what its record says.
     """
-    task = next((t for t in store.tasks() if name in (t.name, t.key)), None)
-    if task is None:
-        raise TunerError(f"this run has no task {name}: `tuner status` lists its tasks")
+    task = find_tasks(store, name)[0]
     chosen = kernel_set(store, task, manifest.max_kernels)
     sets = {} if chosen is None else {task.key: chosen}
     told = claims(store, sets, {task.key}, _ALL if shape else _FEW)
@@ -52,17 +51,18 @@ def reproduce(
     if shape:
         pairs = [_on(task, chosen, told, shape)]
     else:
-        pairs = [(claim.candidate, claim.instance, claim) for claim in told]
+        pairs = [(claim.candidate, claim.record.trial.instance, claim) for claim in told]
+    first, default = told[0], told[0].default
     kernels = list(dict.fromkeys(candidate for candidate, _, _ in pairs))
     written = {candidate.key for candidate in kernels}
     _refuse_others([claim for claim in told if claim.candidate.key in written])
     return reproducer(
         task,
         kernels,
-        told[0].default or default_candidate(task),
+        default.trial.candidate if default else default_candidate(task),
         [_time(kernels.index(candidate), instance, known) for candidate, instance, known in pairs],
-        device=told[0].device,
-        toolchain=told[0].toolchain,
+        device=first.record.provenance.device,
+        toolchain=first.record.provenance.toolchain,
     )
 
 
@@ -87,7 +87,7 @@ def _on(
         raise TunerError(f"--shape: {task.name} has {names}{each}")
     wanted = tuple(sorted(found))
     for claim in told:
-        if claim.instance == wanted:
+        if claim.record.trial.instance == wanted:
             return claim.candidate, wanted, claim
     return chosen.kernels[pick(chosen.tree, dict(wanted))], wanted, None
 
@@ -100,17 +100,17 @@ def _refuse_others(told: Sequence[Claim]) -> None:
     """
     here = toolchain_fingerprint()
     said = {
-        (claim.candidate.key, claim.code_hash): claim
+        (claim.candidate.key, claim.record.code_hash): claim
         for claim in told
-        if claim.code_hash and hashes_alike(claim.toolchain, here)
+        if claim.record.code_hash and hashes_alike(claim.record.provenance.toolchain, here)
     }
     for claim in said.values():
         try:
             now = code_hash(realize(claim.task, claim.candidate).mod)
         except InvalidCandidate as error:
             raise TunerError(f"{claim.task.name} cannot be rebuilt: {error}") from error
-        if now != claim.code_hash:
+        if now != claim.record.code_hash:
             raise TunerError(
-                f"the record of {claim.task.name} is of program {claim.code_hash}, and rebuilds "
-                f"as {now}: `tuner verify` says more"
+                f"the record of {claim.task.name} is of program {claim.record.code_hash}, and "
+                f"rebuilds as {now}: `tuner verify` says more"
             )

@@ -26,6 +26,7 @@ from tuner.request.options import TuneOptions
 from tuner.runs.folder import LAYER, Manifest
 from tuner.storage.base import RecordStore
 from tuner.task import Task, task_key
+from tuner.view.folds import find_tasks
 
 _MEASURE = {"builder": "compiled", "runner": "timed", "measurer": "measured"}
 """Layers without which times mean something else, and what they did."""
@@ -95,9 +96,7 @@ def _effort(manifest: Manifest) -> Effort:
 
 
 def _claims(manifest: Manifest, store: RecordStore, name: object, only: str | None) -> list[Claim]:
-    tasks = [task for task in store.tasks() if only in (None, task.name, task.key)]
-    if only is not None and not tasks:
-        raise TunerError(f"this run has no task {only}: `tuner status` lists its tasks")
+    tasks = find_tasks(store, only)
     sets = {
         task.key: chosen
         for task in tasks
@@ -117,7 +116,7 @@ def _find_broken(
         task, why = claim.task, ""
         if task.target != manifest.target:
             why = "its target is not the run's"
-        elif hashes_alike(claim.toolchain, toolchain):
+        elif hashes_alike(claim.record.provenance.toolchain, toolchain):
             why = _other_program(task)
         if not why and (count := count_misfiled(store, task.key)):
             why = f"{count} of its records hold the schedule of another candidate"
@@ -136,7 +135,9 @@ def _other_program(task: Task) -> str:
 def _look_at(bench: Rebuilder, claim: Claim, layers: Layers, broken: Mapping[str, str]) -> Seen:
     if claim.task.key in broken:
         return Seen((broken[claim.task.key],))
-    seen = bench.rebuilt(claim, hashes=hashes_alike(claim.toolchain, bench.here.toolchain))
+    seen = bench.rebuilt(
+        claim, hashes=hashes_alike(claim.record.provenance.toolchain, bench.here.toolchain)
+    )
     if seen.differs or seen.unchecked:
         return seen
     return Seen(unchecked=not_named(claim, layers))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
+import shutil
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,9 @@ def examined(
         return f"/bin/{name}" if name in programs else None
 
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: LINES)
-    return {f.name: f for f in features(findings, version=version, which=which)}
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(shutil, "which", which)
+    return {f.name: f for f in features(findings)}
 
 
 def test_a_package_of_an_extra_that_is_missing_or_too_old_is_named_with_the_command(
@@ -55,7 +59,7 @@ def test_a_package_of_an_extra_that_is_missing_or_too_old_is_named_with_the_comm
 ) -> None:
     torch = "tune PyTorch models, torch.compile"
     found = examined(monkeypatch, {"torch": "2.5.1"})[torch]
-    assert found.to_json() == {
+    assert asdict(found) == {
         "name": torch,
         "ok": False,
         "found": "missing: torch>=2.6 (it is 2.5.1), onnxscript>=0.7",
@@ -132,13 +136,15 @@ def test_every_extra_for_users_is_a_feature() -> None:
     assert len({needs.name for needs in FEATURES}) == len(FEATURES)
 
 
-def test_each_command_installs_what_it_should() -> None:
+def test_each_command_installs_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that has nothing at all."""
     answer = Returned(
         {"target": {"mcpu": "x", "num-cores": 1}, "host": "x", "why_absent": GONE, "mend": ""}
     )
     findings = list(doctor_checks.target(lambda *_: answer))
-    for feature in features(findings, version=_nothing, which=lambda _: None):
+    monkeypatch.setattr(importlib.metadata, "version", _nothing)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    for feature in features(findings):
         assert not feature.ok
         for command in filter(None, feature.command.split(" && ")):
             tool, *words = shlex.split(command)
