@@ -80,8 +80,9 @@ class Reader:
         query, by_query = self._read_factor(product.args[0], [*ahead, rows.var, width.var])
         key, by_key = self._read_factor(product.args[1], [*ahead, width.var, keys.var])
         value, by_value = self._read_factor(call.args[1], [*before, keys.var, columns.var])
-        if len({str(load.tensor.dtype) for load in (query, key, value)}) != 1:
-            raise Unsuitable("queries, keys and values of several types")
+        kinds = {str(load.tensor.dtype) for load in (query, key, value)}
+        if len(kinds) != 1 or not kinds <= {*HALVES}:
+            raise Unsuitable("queries, keys and values of other types")
         for load, axis in ((query, width), (key, width), (value, columns)):
             _check_dense(load, axis)
         score = rewrite.substitute(

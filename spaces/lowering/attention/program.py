@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.ir import rewrite
+from spaces.ir import rewrite, tvm_compat
 from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
 
 STEPS = ("product", "score", "largest", "power", "sum", "weight", "total", "result")
@@ -34,7 +34,8 @@ def write_attention(attention: Attention, parameters: Sequence[Any]) -> Any:
             builder.arg(tensor.name, tensor)
         with builder.sblock("root"):
             _Writer(builder).write(attention)
-    return build.get()
+    # A graph names its programs itself.
+    return build.get().without_attr(tvm_compat.GLOBAL_SYMBOL)
 
 
 class _Writer:

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from spaces.templates.gpu.knob_model import block_of
-from tests.spaces.emulation import knob_samples, product_samples, rule_samples
+from tests.spaces.emulation import (
+    attention_samples,
+    knob_samples,
+    product_samples,
+    rule_samples,
+)
 from tests.spaces.emulation.samples import Sample, rare, wrong
 from tests.spaces.templates.tensor_cores import products
 
@@ -93,4 +98,15 @@ def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
     if number == _MANY:
         values = (value for sample in drawn for value in sample.values)
         assert rare(values, product_samples.values_of(target)) == {}
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("number", [10, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_samples_of_attention_are_right_with_any_mask_and_size(target: str, number: int) -> None:
+    drawn = list(attention_samples.drawn(target, number))
+    assert len({sample.settings for sample in drawn}) == number
+    if number == _MANY:
+        values = (value for sample in drawn for value in sample.values)
+        assert rare(values, attention_samples.values_of(target)) == {}
     assert wrong(drawn) == {}

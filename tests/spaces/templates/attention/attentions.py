@@ -49,7 +49,9 @@ class Graph:
         """A size, or the variable of a name."""
         from tvm import tirx
 
-        return size if isinstance(size, int) else self._sizes.setdefault(size, tirx.Var(size, "int64"))
+        return (
+            size if isinstance(size, int) else self._sizes.setdefault(size, tirx.Var(size, "int64"))
+        )
 
     def parameter(self, shape: list[int | str], kind: str) -> Any:
         """An input."""

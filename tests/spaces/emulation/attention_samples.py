@@ -1,0 +1,56 @@
+"""Random samples of the template for attention on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import cycle, islice
+
+from spaces.design_space.knob_space import KnobSpace
+from spaces.templates.base import Knobs
+from spaces.templates.registry import templates_of
+from tests.spaces.emulation.knob_samples import spread
+from tests.spaces.emulation.samples import Sample, Value
+from tests.spaces.templates.attention.attentions import PROGRAMS, SHAPES, Sizes, task_for
+from tuner.candidate import of_knobs
+
+_PLAIN = [(name, PROGRAMS[name]) for name in ("masked", "odd widths")]
+"""Programs whose heads are narrow, for which every value of a knob is within the limits."""
+
+
+def drawn(target: str, number: int) -> Iterator[Sample]:
+    """So many samples, of each program in turn, no two of a program equal."""
+    share = -(-number // len(PROGRAMS))
+    settings = {name: iter(_settings(target, name, share)) for name in PROGRAMS}
+    for turn, name in enumerate(islice(cycle(PROGRAMS), number)):
+        known = PROGRAMS[name][1]
+        sizes = known[turn // len(PROGRAMS) % len(known)]
+        yield _sample(target, name, sizes, next(settings[name]))
+
+
+def values_of(target: str) -> set[Value]:
+    """All values of the knobs."""
+    choices = [_space(target, name, known[0]).template.choices for name, (_, known) in _PLAIN]
+    return {(knob, value) for each in choices for knob, values in each.items() for value in values}
+
+
+def _sample(target: str, name: str, sizes: Sizes, knobs: Knobs) -> Sample:
+    space = _space(target, name, sizes)
+    instances = tuple((("m", m), ("n", n)) for m, n in SHAPES) if sizes.rows == "m" else ((),)
+    module = space.write(of_knobs(knobs, space.name)).mod
+    said = f"{name} {sizes} {dict(knobs)}"
+    return Sample(task_for(name, sizes, target), module, said, tuple(knobs.items()), instances)
+
+
+@cache
+def _space(target: str, name: str, sizes: Sizes) -> KnobSpace:
+    task = task_for(name, sizes, target)
+    (template,) = templates_of(task)
+    return KnobSpace(task, template)
+
+
+@cache
+def _settings(target: str, name: str, number: int) -> list[Knobs]:
+    """Settings that are feasible for each of a program's sizes."""
+    widest = max(PROGRAMS[name][1], key=lambda s: s.width + s.columns)
+    return spread(_space(target, name, widest).template, number)

@@ -1,0 +1,141 @@
+"""Attention in graphs becomes one program, which computes the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces.codegen.executable import compile_module, run_once
+from spaces.ir import tvm_compat
+from spaces.lowering.attention.fuse import fuse_attention
+from spaces.lowering.attention.program import STEPS
+from spaces.lowering.lower import lower
+from tests.spaces.templates.attention.attentions import (
+    AMPERE,
+    HOPPER,
+    PROGRAMS,
+    Graph,
+    Sizes,
+    causal,
+    plain,
+)
+
+pytestmark = pytest.mark.tvm
+
+LLVM = '{"kind":"llvm","num-cores":1}'
+SMALL = Sizes(2, 9, 12, 16, 8, 2)
+
+
+def target_of(text: str) -> Any:
+    from tvm.target import Target
+
+    return Target(json.loads(text))
+
+
+def steps_of(module: Any) -> list[set[str]]:
+    """The blocks of each tensor program."""
+    return [
+        {str(block.name_hint) for block in tvm_compat.sblocks(function)} - {"root"}
+        for _, function in tvm_compat.prim_funcs(module)
+    ]
+
+
+def draw(sizes: Sizes, module: Any) -> list[Any]:
+    rng = np.random.default_rng(0)
+    values = {"m": 7, "n": 19}
+    found = []
+    for param in module["main"].params:
+        shape = [values.get(str(s), s) for s in tvm_compat.param_shape(param) or []]
+        kind = tvm_compat.param_dtype(param)
+        array = rng.standard_normal(shape).astype("float32")
+        found.append(array > 0 if kind == "bool" else cast(array, kind))
+    return found
+
+
+def cast(array: Any, kind: str) -> Any:
+    import ml_dtypes
+
+    return array.astype(ml_dtypes.bfloat16 if kind == "bfloat16" else kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [(name, s) for name, (_, known) in PROGRAMS.items() for s in known]
+)
+def test_it_computes_what_the_graph_does(name: str, sizes: Sizes) -> None:
+    module = PROGRAMS[name][0](sizes)
+    fused = fuse_attention(module, target_of(AMPERE))
+    assert set(STEPS) in steps_of(fused)
+    inputs = draw(sizes, module)
+    one, other = (
+        run_once(compile_module(lower(m, target_of(LLVM)), LLVM), inputs)[0].astype("float32")
+        for m in (module, fused)
+    )
+    # Weights are rounded to halves, and sums of them err by that much of the largest value.
+    step = 2.0**-7 if "bfloat16" in name or name == "chosen" else 2.0**-10
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(other, one, atol=4 * step, rtol=2 * step)
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_views_casts_and_groups_of_heads_cost_no_program(target: str) -> None:
+    lowered = lower(causal(Sizes(4, "m", "n", 32, 32, 2)), target_of(target))
+    assert steps_of(lowered) == [set(STEPS)]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_70"])
+def test_older_tensor_cores_and_cpus_keep_the_steps_apart(arch: str) -> None:
+    lowered = lower(plain(SMALL), target_of(f'{{"kind":"cuda","arch":"{arch}"}}'))
+    assert set(STEPS) not in steps_of(lowered)
+    assert set(STEPS) not in steps_of(lower(plain(SMALL), target_of(LLVM)))
+
+
+def with_weights(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """The weights are a result, too."""
+    from tvm import relax
+
+    weights = g.cast(g.emit(g.op.nn.softmax(g.multiply(q, g.turn(k, 0, 1, 3, 2)), -1)), "float16")
+    return relax.Tuple([g.multiply(weights, v), weights])
+
+
+def over_rows(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """A softmax over the rows."""
+    scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+    return g.multiply(g.cast(g.emit(g.op.nn.softmax(scores, -2)), "float16"), v)
+
+
+def scaled_weights(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Weights that are changed after the softmax."""
+    weights = g.emit(g.op.nn.softmax(g.multiply(q, g.turn(k, 0, 1, 3, 2)), -1))
+    changed = g.emit(g.op.multiply(weights, g.number(0.5)))
+    return g.multiply(g.cast(changed, "float16"), v)
+
+
+def turned_scores(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Keys by queries, turned before the softmax."""
+    scores = g.turn(g.multiply(k, g.turn(q, 0, 1, 3, 2)), 0, 1, 3, 2)
+    return g.multiply(g.cast(g.emit(g.op.nn.softmax(scores, -1)), "float16"), v)
+
+
+@pytest.mark.parametrize("body", [with_weights, over_rows, scaled_weights, turned_scores])
+def test_what_is_another_computation_stays_as_it_is(body: Any) -> None:
+    g = Graph()
+    shapes = [[1, 2, 9, 16], [1, 2, 12, 16], [1, 2, 12, 16]]
+    q, k, v = (g.parameter([*shape], "float16") for shape in shapes)
+    module = g.write(lambda: body(g, q, k, v))
+    assert fuse_attention(module, target_of(AMPERE)).same_as(module)
+
+
+@pytest.mark.parametrize(
+    "sizes", [Sizes(2, 9, 12, 300, 8, 2), Sizes(2, 9, 12, 16, 300, 2), Sizes(2, 9, 12, "d", 8, 2)]
+)
+def test_heads_too_wide_or_of_an_open_width_stay_as_they_are(sizes: Sizes) -> None:
+    module = plain(sizes)
+    assert fuse_attention(module, target_of(AMPERE)).same_as(module)
+
+
+def test_float32_stays_as_it_is() -> None:
+    module = plain(SMALL, "float32")
+    assert fuse_attention(module, target_of(AMPERE)).same_as(module)

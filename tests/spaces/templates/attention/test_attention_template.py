@@ -1,0 +1,115 @@
+"""The template for attention: what it takes, its settings, and what the compiler makes of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spaces.codegen.cuda.compile import compile_cuda
+from spaces.design_space.knob_space import KnobSpace
+from spaces.ir.schedules import task_module
+from spaces.lowering.extract_tasks import task_of
+from spaces.targets.gpu import gpu_of
+from spaces.templates.attention.causal import find_limit
+from spaces.templates.attention.knobs import Heads, tile_of
+from spaces.templates.attention.read import read_attention
+from spaces.templates.base import every, setting
+from spaces.templates.registry import templates_of
+from tests.needed import needs_nvcc
+from tests.spaces.templates.attention.attentions import AMPERE, HOPPER, PROGRAMS, Sizes, task_for
+from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
+
+pytestmark = pytest.mark.tvm
+
+PROMPT = ("causal", Sizes(32, 2048, 2048, 128, 128, 8))
+SHORT = ("masked", Sizes(12, 384, 384, 64, 64, 12, 8))
+DECODE = ("plain", Sizes(32, 1, 4096, 128, 128, 32))
+OPEN = ("open", Sizes(32, "m", "n", 128, 128, 8))
+LARGE = [PROMPT, SHORT, DECODE, OPEN]
+
+
+def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
+    task = task_for(name, sizes, target)
+    (template,) = templates_of(task)
+    return KnobSpace(task, template)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_attention_has_it(name: str) -> None:
+    for sizes in PROGRAMS[name][1]:
+        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:attention-1"]
+
+
+def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
+    from tvm import tirx
+    from tvm_ffi import structural_mutate
+
+    task = task_for("plain", PROGRAMS["plain"][1][0])
+    function = task_module(task.module)["main"]
+    read_attention(function)
+
+    def halve(number: Any, _mutator: Any) -> Any:
+        return tirx.FloatImm("float32", 1e-3) if float(number.value) == 0.0 else number
+
+    body = structural_mutate(function.body, [(tirx.FloatImm, halve)])
+    changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    assert templates_of(task_of(changed, AMPERE, name="changed")) == []
+
+
+def test_each_value_of_a_knob_is_in_some_setting_within_the_limits() -> None:
+    space = space_of("masked", PROGRAMS["masked"][1][0])
+    columns = every(space.template)
+    feasible = np.isfinite(space.template.costs_s(columns))
+    for knob, values in space.template.choices.items():
+        assert {*columns[knob][feasible].tolist()} == {*values}
+    gpu, heads = gpu_of(AMPERE), Heads(1, 1, 1, 32, 32, 1.0)
+    for row in np.flatnonzero(feasible)[::20]:
+        tile = tile_of(setting(columns, int(row)))
+        assert tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
+        assert tile.threads * tile.registers(heads) <= gpu.registers
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_warps_share_the_keys_of_one_row_and_have_rows_of_their_own_of_many(target: str) -> None:
+    one, many = (tile_of(space_of(*each, target).ranked[0]) for each in (DECODE, PROMPT))
+    assert one.row_warps == 1 < one.key_warps
+    assert many.row_warps > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("causal", 0), ("plain", None), ("masked", None), ("chosen", None)]
+)
+def test_keys_that_no_row_looks_at_are_known_from_the_scores(name: str, limit: int | None) -> None:
+    sizes = replace(PROGRAMS[name][1][0], rows=40, keys=40)
+    found = find_limit(read_attention(task_module(task_for(name, sizes).module)["main"]))
+    assert (None if found is None else int(found)) == limit
+
+
+def test_rows_with_a_past_look_at_that_much_more() -> None:
+    sizes = Sizes(4, 33, 80, 64, 64, 1)
+    found = find_limit(read_attention(task_module(task_for("causal", sizes).module)["main"]))
+    assert int(found) == 80 - 33
+
+
+@needs_nvcc
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("name", "sizes"), LARGE, ids=[name for name, _ in LARGE])
+def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
+    name: str, sizes: Sizes, target: str, tmp_path: Path
+) -> None:
+    space = space_of(name, sizes, target)
+    source = compile_setting(space, space.ranked[0], target).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, re.findall(r"sm_\w+", target)[0])
+    (use,) = code.uses.values()
+    assert use.stack_bytes == use.spill_store_bytes == 0
+    assert use.registers <= gpu_of(target).registers // use.threads
+    assembly = disassemble(code.binary, tmp_path)
+    assert {*re.findall(r"HMMA\.\w+", assembly)} == {"HMMA.16816"}
+    assert {"LDSM.16.M88.4", "LDSM.16.MT88.4"} <= {*re.findall(r"LDSM[.\w]+", assembly)}
+    assert "LDGSTS.E.BYPASS.128" in assembly
+    assert "MUFU.EX2" in assembly
