@@ -254,6 +254,31 @@ def test_tiny_terms_may_be_added_up_in_any_order() -> None:
         assert known.wrong(2, other) is None
 
 
+def test_halves_below_their_least_normal_number_may_err_by_their_last_digit() -> None:
+    """A share of 1.5e-6 is rounded to either of two neighbours, by the order of operations."""
+    import tvm
+    from tvm import te
+
+    from spaces.check.reference import reference
+
+    def shares(a: Any, b: Any) -> Any:
+        def element(i: Any, j: Any) -> Any:
+            share = (a[i, j] * tvm.tirx.const(1e-6, "float32") * b[i, j]).astype("float16")
+            return share.astype("float32") * tvm.tirx.const(1024.0, "float32")
+
+        return te.compute((N, N), element, name="C")
+
+    for known in reference(tvm.ir.load_json(_task(shares, "shares").module), "shares").cases:
+        right = known.outputs[2]
+        small = np.abs(right) < 1024 * np.finfo(np.float16).tiny
+        assert small.mean() > 0.5
+        beside, far = (
+            np.where(small, right + np.float32(step), right) for step in (2**-14, 2**-12)
+        )
+        assert known.wrong(2, beside) is None
+        assert known.wrong(2, far) is not None
+
+
 def test_very_long_sums_may_be_added_up_in_any_order() -> None:
     """One by one, sums of squares lose more than independent roundings say: the rest is small."""
     import tvm
