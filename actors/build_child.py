@@ -99,9 +99,10 @@ class BuildChild:
         Raises:
             LayerFailed: the user's builder, or one of their post-processors, is at fault.
         """
-        from spaces.codegen.artifact import build_artifact
+        from spaces.codegen.artifact import build_artifact, kernels_of
+        from spaces.codegen.cuda.cubin import describe_spills
         from spaces.codegen.theirs import compiler_of
-        from spaces.design_space.realize import realize
+        from spaces.design_space.realize import DEFAULT_SPACE, realize
 
         task = self._tasks[task_key]
         try:
@@ -112,6 +113,9 @@ class BuildChild:
             return BuildAnswer(status=Status.INVALID, error=_complaint(error))
         try:
             artifact = build_artifact(schedule.mod, task.target, compiler_of(self._layers.builder))
+            spilled = describe_spills(kernels_of(artifact))
+            if spilled and candidate.space != DEFAULT_SPACE:  # others would have to beat that one
+                return BuildAnswer(status=Status.BUILD_FAILED, error=spilled)
             return BuildAnswer(artifact, _write(candidate, schedule, self._layers))
         except LayerFailed:
             raise

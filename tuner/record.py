@@ -26,7 +26,7 @@ class Status(StrEnum):
     """The candidate cannot be realised: a schedule primitive or a post-processor refused it."""
     BUILD_FAILED = "build_failed"
     """The compiler refused the program, crashed or ran past its deadline, or no device could start
-    the compiled kernel."""
+    the compiled kernel, or it spills registers."""
     RUN_FAILED = "run_failed"
     """The kernel crashed or raised, or its memory limit was reached."""
     WRONG = "wrong"

@@ -85,14 +85,22 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
 def check_launch(uses: Mapping[str, KernelUse], target_json: str) -> None:
     """Refuse kernels of which one cannot be started by any device of a target.
 
-    Spilled registers are no reason: they cost time, which is measured.
-
     Raises:
         ValueError: it names the kernel and the resource of which it needs too much.
     """
     for kernel, use in uses.items():
         if excess := too_much(use, gpu_of(target_json)):
             raise ValueError(f"kernel {kernel} cannot be launched: {excess}")
+
+
+def describe_spills(uses: Mapping[str, KernelUse]) -> str:
+    """The kernel whose threads keep most of their registers in slow memory, in words; empty where
+    none does."""
+    spills = {name: use.spill_store_bytes for name, use in uses.items()}
+    name = max(spills, key=lambda kernel: spills[kernel], default="")
+    if not spills.get(name):
+        return ""
+    return f"kernel {name} spills registers: {spills[name]} bytes of each thread"
 
 
 def too_much(use: KernelUse, gpu: Gpu) -> str:

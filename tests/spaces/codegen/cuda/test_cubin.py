@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import replace
 from io import BytesIO
@@ -11,12 +12,14 @@ import pytest
 
 from actors.build_child import BuildChild
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses, too_much
+from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import resolve_target
 from tests.needed import needs_nvcc
-from tuner.candidate import Candidate, CandidateKind
+from tests.spaces.templates.attention.attentions import Sizes, task_for
+from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.record import Status
 from tuner.task import Task
 
@@ -44,10 +47,6 @@ def test_what_a_device_does_not_have_is_named(use: KernelUse, says: str) -> None
     assert too_much(use, GPU) == says
 
 
-def test_spilled_registers_are_slow_and_no_reason_to_refuse() -> None:
-    assert too_much(replace(GOOD, stack_bytes=1 << 12), GPU) == ""
-
-
 def test_a_kernel_that_does_not_say_how_large_its_blocks_are_is_taken_for_good() -> None:
     assert too_much(replace(GOOD, registers=255, threads=0), GPU) == ""
 
@@ -68,7 +67,10 @@ def in_blocks(threads: int) -> tuple[Task, Candidate]:
 
 
 def built(threads: int) -> Any:
-    task, candidate = in_blocks(threads)
+    return build(*in_blocks(threads))
+
+
+def build(task: Task, candidate: Candidate) -> Any:
     child = BuildChild()
     child.learn(task)
     return child.build(task.key, candidate)
@@ -88,3 +90,25 @@ def test_a_kernel_that_no_device_can_start_is_a_build_that_failed() -> None:
     answer = built(2048)
     assert (answer.status, answer.artifact) == (Status.BUILD_FAILED, b"")
     assert "cannot be launched: 2048 threads in a block, of 1024" in answer.error
+
+
+@needs_nvcc
+def test_a_kernel_that_spills_is_not_run() -> None:
+    task = task_for("wide", Sizes(1, 17, 70, 256, 256, 1), CUDA)
+    knobs = {"row_warps": 8, "key_warps": 1, "parts": 2, "keys": 128, "stages": 2}
+    answer = build(task, of_knobs(knobs, "kernel:attention-1"))
+    assert answer.status is Status.BUILD_FAILED
+    assert re.fullmatch(r"kernel \w+ spills registers: \d+ bytes of each thread", answer.error)
+
+
+@needs_nvcc
+def test_the_default_schedule_is_run_though_it_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spaces.codegen.cuda.cubin.describe_spills", lambda uses: "it spills")
+    task, candidate = in_blocks(256)
+    assert build(task, candidate).error == "it spills"
+    assert build(task, replace(candidate, space=DEFAULT_SPACE)).artifact
+
+
+@needs_nvcc
+def test_what_keeps_its_registers_is_run() -> None:
+    assert built(256).artifact
