@@ -134,9 +134,9 @@ class Softmax:
             part, lower = own // 2, own % 2
             row = self._row + part * ROWS + lower * 8
             share = T.float32(1) / self._totals[own]
-            if tensors.is_safe:
-                share = T.Select(self._largest[own] == _lowest(T), T.float32(0), share)
-            share = T.Bind(share)
+            # Where there are no keys, the sum of none of them is zero.
+            none = self._largest[own] == _lowest(T) if tensors.is_safe else tensors.keys == 0
+            share = T.Bind(T.Select(none, T.float32(0), share))
             with T.unroll(width // 8) as eight, T.unroll(2) as right:
                 place = part * width // 2 + eight * 4 + lower * 2 + right
                 column = eight * 8 + self._column + right

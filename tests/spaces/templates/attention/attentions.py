@@ -203,7 +203,7 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "open with mask": (masked, (Sizes(2, "m", "n", 64, 64, 2),)),
 }
 """Programs by name, with sizes that tiles do not divide."""
-SHAPES = ((1, 40), (0, 9), (33, 33), (77, 130))
+SHAPES = ((1, 40), (0, 9), (33, 33), (3, 0), (77, 130))
 """Rows and keys of programs that are open."""
 
 
@@ -211,7 +211,7 @@ SHAPES = ((1, 40), (0, 9), (33, 33), (77, 130))
 def task_for(name: str, sizes: Sizes, target: str = AMPERE) -> Task:
     """The task of a program's attention, the only one that it has."""
     write, _ = PROGRAMS[name]
-    shapes = ((("m", m), ("n", n)) for m, n in SHAPES if m)
+    shapes = ((("m", m), ("n", n)) for m, n in SHAPES if m and n)
     tasks = extract(
         lower(write(sizes), _target(target)),
         target,
