@@ -27,20 +27,23 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for attention, and for products: in halves on tensor cores, in single where sizes
-    are symbolic; TVM's rules do well for the others."""
+    """Templates for attention, for products (in halves on tensor cores, in single where sizes are
+    symbolic; TVM's rules do well for the others), and for programs bound by memory."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.gpu.template import gpu_contraction_templates
+    from spaces.templates.gpu_memory.template import gpu_memory_templates
     from spaces.templates.tensor_cores.template import takes_halves, tensor_core_templates
 
     if attention := attention_templates(task):
         return attention
-    if not (task.shapes or takes_halves(task)):
-        return []
-    match = match_contraction(task)
-    found = tensor_core_templates(task, match)
-    return found or (gpu_contraction_templates(task, match) if task.shapes else [])
+    found: list[Template] = []
+    if task.shapes or takes_halves(task):
+        match = match_contraction(task)
+        found = tensor_core_templates(task, match)
+        if task.shapes and not found:
+            found = gpu_contraction_templates(task, match)
+    return found or [*gpu_memory_templates(task)]
 
 
 def cpu_templates(task: Task) -> list[Template]:

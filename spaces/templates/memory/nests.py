@@ -93,7 +93,7 @@ def _join(stages: Sequence[Stage]) -> Nest | None:
     last = len(stages) - 1
     if any(stage.output for stage in stages[:-1]):
         return None
-    alike = _alignments(stages)
+    alike = align_axes(stages)
     axes = stages[last].axes
     shared = []
     is_symbolic = any(axis.symbolic for stage in stages for axis in stage.axes)
@@ -120,7 +120,7 @@ def _must_join(stage: Stage) -> bool:
 
 def parts_of(nest: Nest, stages: Sequence[Stage]) -> list[Nest]:
     """The nest of each stage of a joined nest, with the same rows in the same order."""
-    alike = _alignments(stages)
+    alike = align_axes(stages)
     found = []
     for number in nest.stages:
         mine = {theirs: axis for axis, theirs in alike[number].items()}
@@ -129,7 +129,7 @@ def parts_of(nest: Nest, stages: Sequence[Stage]) -> list[Nest]:
     return found
 
 
-def _alignments(stages: Sequence[Stage]) -> list[dict[int, int]]:
+def align_axes(stages: Sequence[Stage]) -> list[dict[int, int]]:
     """For each stage, its axes that move in step with an axis of the last stage, and that axis."""
     last = len(stages) - 1
     alike: list[dict[int, int]] = [{} for _ in stages]

@@ -45,7 +45,7 @@ def forms_of(
         blocks: TVM's blocks, one for each stage.
         buffers: TVM's buffers, in the order of the numbers in `Access.buffer`.
     """
-    sizes = _Sizes()
+    sizes = Sizes()
     extents = [[sizes.of(axis.dom.extent) for axis in block.iter_vars] for block in blocks]
     shapes = [[sizes.of(dim) for dim in buffer.shape] for buffer in buffers]
     found = {}
@@ -60,7 +60,7 @@ def forms_of(
     return found
 
 
-class _Sizes:
+class Sizes:
     """Distinct dimensions of a program, by number; there are few."""
 
     def __init__(self) -> None:

@@ -17,6 +17,8 @@ _LIGHT_CALLS = ("if_then_else", "reinterpret", "likely", "fabs")
 
 
 _SHORT = 8
+_MOST_REUSE = 4
+"""A sum of products that uses each element more often than this is bound by arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,12 @@ class Stage:
             if near is None or far is None or far != near * extent:
                 return False
         return True
+
+
+def is_contraction(stage: Stage) -> bool:
+    """Whether a stage is a sum of products that is bound by arithmetic."""
+    sizes = {read.buffer: read.elements for read in stage.reads}
+    return stage.reduces and len(sizes) > 1 and stage.points > _MOST_REUSE * sum(sizes.values())
 
 
 def stages_of(

@@ -26,7 +26,7 @@ from spaces.templates.memory.cost import Form, form_of
 from spaces.templates.memory.inline import inline
 from spaces.templates.memory.schedule import write_nests
 from spaces.templates.memory.shapes import forms_of, stand_in
-from spaces.templates.memory.stages import Stage, stages_of
+from spaces.templates.memory.stages import is_contraction, stages_of
 from tuner.task import Instance, Task
 
 Forms = tuple[Form, ...]
@@ -37,8 +37,6 @@ NO_SHAPES: Mapping[Instance, Forms] = MappingProxyType({})
 
 NAME = "kernel:memory-4"
 """Of the space that it spans; the number changes with the schedules that are written."""
-_MOST_REUSE = 4
-"""A sum of products that uses each element more often than this is bound by arithmetic."""
 
 
 class MemoryTemplate:
@@ -136,7 +134,7 @@ def memory_template(task: Task, *, tried: bool = True) -> MemoryTemplate | None:
     if not forms:
         return None
     tuned = [form for some in shapes.values() for form in some] or list(forms)
-    if all(any(map(_is_contraction, form.stages)) for form in tuned):
+    if all(any(map(is_contraction, form.stages)) for form in tuned):
         return None
     cpu = cpu_of(task.target)
     lanes = cpu.lanes(_bits(inlined))
@@ -208,8 +206,3 @@ def _bits(form: Form) -> int:
     accesses = [a for s in form.stages for a in (*s.reads, *s.writes)]
     most = max(access.elements for access in accesses)
     return max(access.bits for access in accesses if access.elements == most)
-
-
-def _is_contraction(stage: Stage) -> bool:
-    sizes = {read.buffer: read.elements for read in stage.reads}
-    return stage.reduces and len(sizes) > 1 and stage.points > _MOST_REUSE * sum(sizes.values())

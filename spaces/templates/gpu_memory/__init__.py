@@ -1,0 +1,1 @@
+"""Programs bound by memory on a GPU: rows, columns, elements one by one, transposes."""

@@ -1,0 +1,290 @@
+"""The program of a setting for threads.
+
+Threads of a block share out some items, and the places of each item. A thread goes through its
+places in steps of a vector; several stages go through the same ones, so that what it held of the
+first is there for the others. Only loops and stores know where a shape ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spaces.ir import rewrite, tvm_compat
+from spaces.templates.gpu_memory.elements import Elements, Places, Slot
+from spaces.templates.gpu_memory.joined_sums import Threads, join_columns, join_rows
+from spaces.templates.gpu_memory.program import Group, Part, Program, Walk
+from spaces.templates.gpu_memory.setting import AGAIN, Setting
+from spaces.templates.gpu_memory.steps import Steps, Way
+from spaces.templates.gpu_memory.vectors import is_whole, multiples, open_sizes
+
+_SMALL_FLOATS = ("float16", "bfloat16")
+
+
+def write_program(program: Program, parameters: Sequence[Any], setting: Setting, held: int) -> Any:
+    """The PrimFunc of a setting.
+
+    Args:
+        parameters: of the program.
+        held: the most vectors that a thread holds of each tensor that several stages read.
+    """
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    vector = int(setting.vector)
+    symbols = open_sizes(program, vector) or ()
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": True})
+        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
+        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
+        known = [*zip(parameters, tensors, strict=True)]
+        versions = [_Writer(T, program, setting, vector, symbols, held)]
+        if symbols:
+            versions.append(_Writer(T, program, setting, 1, (), held))
+        whole = rewrite.conjunction(
+            [s % rewrite.constant(vector, s) == rewrite.constant(0, s) for s in symbols]
+        )
+        blocks = [version.count_blocks() for version in versions]
+        T.device_entry()
+        block = T.cta_id([T.Select(whole, *blocks) if symbols else blocks[0]])
+        thread = T.thread_id([int(setting.threads)])
+        if not symbols:
+            versions[0].write(known, block, thread)
+        else:
+            with T.If(whole):
+                with T.Then():
+                    versions[0].write(known, block, thread)
+                with T.Else():
+                    versions[1].write(known, block, thread)
+    return builder.get()
+
+
+class _Writer:
+    """Writes what threads do where vectors have some size.
+
+    Args:
+        symbols: symbolic dimensions that are multiples of it.
+    """
+
+    def __init__(
+        self,
+        T: Any,
+        program: Program,
+        setting: Setting,
+        vector: int,
+        symbols: Sequence[Any],
+        held: int,
+    ) -> None:
+        self._t, self._program, self._setting = T, program, setting
+        self._vector = vector
+        self._symbols = multiples(symbols, vector)
+        self._shared = frozenset(program.shared_reads() if setting.held != AGAIN else ())
+        self._most_held = held
+        self._results: list[tuple[Any, Any]] = []
+
+    @property
+    def _is_flat(self) -> bool:
+        return self._program.walk is Walk.FLAT
+
+    @property
+    def _own(self) -> int:
+        """Sums of a thread."""
+        return self._vector if self._program.walk is Walk.COLUMNS else 1
+
+    # ---- how many there are
+
+    def count_blocks(self) -> Any:
+        """The number of blocks."""
+        if self._is_flat:
+            each = int(self._setting.lane_threads * self._setting.unroll)
+            total = self._count(self._program.parts[-1].lanes, self._vector)
+        else:
+            each, total = int(self._setting.item_threads), self._count_items()
+        number = self._simplify((total + (each - 1)) // each)
+        known = tvm_compat.as_int(number)
+        return self._t.Cast("int32", number) if known is None else known
+
+    def _count_items(self) -> Any:
+        is_vector = self._program.walk is Walk.COLUMNS
+        return self._count(self._program.items, self._vector if is_vector else 1)
+
+    def _count(self, groups: Sequence[Group], vector: int) -> Any:
+        """Vectors of some groups together, which lie along the last."""
+        total: Any = self._number(1)
+        for size in self._sizes(groups, vector):
+            total = total * size
+        return self._simplify(total)
+
+    def _sizes(self, groups: Sequence[Group], vector: int) -> list[Any]:
+        sizes = [self._number(group.extent) for group in groups]
+        if sizes:
+            sizes[-1] = sizes[-1] // self._number(vector)
+        return [self._simplify(size) for size in sizes]
+
+    def _number(self, value: Any) -> Any:
+        """A number of the type of indices."""
+        from tvm import tirx
+
+        known = tvm_compat.as_int(value)
+        if known is not None:
+            return tirx.const(known, self._program.kind)
+        value = rewrite.substitute(value, self._symbols)
+        return self._t.Cast(self._program.kind, value)
+
+    def _simplify(self, expression: Any) -> Any:
+        import tvm
+
+        return tvm.sym.Analyzer().simplify(rewrite.substitute(expression, self._symbols))
+
+    def _width_of(self, part: Part) -> int:
+        """Elements of a vector of a part."""
+        if self._program.walk is Walk.COLUMNS:
+            return self._vector
+        extent = self._simplify(part.lanes[-1].extent) if part.lanes else None
+        return self._vector if part.lanes and is_whole(extent, self._vector) else 1
+
+    # ---- what threads do
+
+    def write(self, tensors: Sequence[tuple[Any, Any]], block: Any, thread: Any) -> None:
+        """Write what a thread of a block does.
+
+        Args:
+            tensors: the program's parameters, each with the tensor that stands for it.
+        """
+        T, setting = self._t, self._setting
+        lanes, items = int(setting.lane_threads), int(setting.item_threads)
+        if self._program.walk is Walk.COLUMNS:
+            self._threads = Threads(thread, thread // items, thread % items)
+        else:
+            self._threads = Threads(thread, thread % lanes, thread // lanes)
+        self._elements = Elements(T, tensors, self._program.along, self._symbols)
+        self._inside: Any = None
+        self._first: Any = self._number(0)
+        places: Places = {}
+        if self._is_flat:
+            each = lanes * int(setting.unroll)
+            self._first = self._number(block) * each
+        elif self._program.items:
+            places = self._place_items(block)
+        self._places = places
+        self._steps = Steps(T, setting, self._threads, self._elements, self._shared, self._spread_all)
+        for number, part in enumerate(self._program.parts):
+            self._write_part(part, is_last=number == len(self._program.parts) - 1)
+
+    def _place_items(self, block: Any) -> Places:
+        """The places of a thread's item; of one beyond the last those of the last."""
+        T, each = self._t, int(self._setting.item_threads)
+        total = self._count_items()
+        number = self._number(block) * each + self._number(self._threads.item)
+        known = tvm_compat.as_int(total)
+        if known is None or known % each:
+            self._inside = T.Bind(number < total)
+            number = T.min(number, total - 1)
+        is_vector = self._program.walk is Walk.COLUMNS
+        return self._spread(T.Bind(number), self._program.items, self._vector if is_vector else 1)
+
+    def _spread_all(self, number: Any, groups: Sequence[Group], vector: int) -> Places:
+        """All places of a vector of a thread's item."""
+        return {**self._places, **self._spread(number, groups, vector)}
+
+    def _spread(self, number: Any, groups: Sequence[Group], vector: int) -> Places:
+        """The place in each of several groups of a place in all of them."""
+        found: dict[Any, Any] = {}
+        sizes = self._sizes(groups, vector)
+        for at in range(len(groups) - 1, -1, -1):
+            place = number % sizes[at] if at else number
+            number = number // sizes[at] if at else number
+            times = vector if at == len(groups) - 1 else 1
+            found[groups[at].place] = self._t.Bind(place) * times  # seen to be a multiple
+        return found
+
+    def _write_part(self, part: Part, *, is_last: bool) -> None:
+        T, body = self._t, part.body
+        dtype = str(body.target.dtype)
+        if part.lanes and not part.stage.reduces:
+            self._write_lanes(part)
+            return
+        result = T.alloc_buffer((self._own,), dtype, scope="local")
+        if part.stage.reduces:
+            sums = self._sum_up(part)
+            with T.unroll(self._own) as i:
+                T.buffer_store(result, _cast(sums[i], dtype), [i])
+        else:
+            slots = self._steps.load(part, self._places, self._own)
+            with T.unroll(self._own) as i:
+                T.buffer_store(result, self._value(part, slots, self._places, i), [i])
+        self._results.append((body.target, result))
+        if is_last:
+            first = self._threads.lane == 0
+            inside = first if self._inside is None else T.And(first, self._inside)
+            with T.If(inside), T.Then():
+                self._elements.store(body.target, part.index, self._places, result, self._own)
+
+    def _sum_up(self, part: Part) -> Any:
+        """The sums of a part, the same in all threads that share an item."""
+        T, body = self._t, part.body
+        dtype = str(body.target.dtype)
+        dtype = "float32" if dtype in _SMALL_FLOATS else dtype
+        sums = T.alloc_buffer((self._own,), dtype, scope="local")
+        with T.unroll(self._own) as i:
+            T.buffer_store(sums, _cast(body.start, dtype), [i])
+
+        way = self._way(part)
+
+        def add(slots: Mapping[int, Slot], places: Places) -> None:
+            with T.unroll(way.width) as i:
+                at = i if self._own > 1 else 0
+                term = _cast(self._value(part, slots, places, i), dtype)
+                T.buffer_store(sums, body.join(sums[at], term), [at])
+
+        self._steps.go(part, way, add)
+        join = join_columns if self._program.walk is Walk.COLUMNS else join_rows
+        join(T, self._threads, self._setting, sums, body.join)
+        return sums
+
+    def _write_lanes(self, part: Part) -> None:
+        """Compute and store each element of an item."""
+        T, target = self._t, part.body.target
+        way = self._way(part)
+        out = T.alloc_buffer((way.width,), str(target.dtype), scope="local", align=16)
+
+        def put(slots: Mapping[int, Slot], places: Places) -> None:
+            with T.unroll(way.width) as i:
+                T.buffer_store(out, self._value(part, slots, places, i), [i])
+            self._elements.store(target, part.index, places, out, way.width)
+
+        self._steps.go(part, way, put)
+
+    def _value(self, part: Part, slots: Mapping[int, Slot], places: Places, i: Any) -> Any:
+        """What a part computes at an element of a vector."""
+        at = i if self._own > 1 else 0
+        results = [(tensor, result[at]) for tensor, result in self._results]
+        return self._elements.value(part, slots, results, places, i)
+
+    def _way(self, part: Part) -> Way:
+        """How a thread goes through a part."""
+        setting, width = self._setting, self._width_of(part)
+        lanes = 1 if self._program.walk is Walk.COLUMNS else width
+        total = self._count(part.lanes, lanes)
+        threads, unroll = int(setting.lane_threads), int(setting.unroll)
+        known = tvm_compat.as_int(total)
+        steps = None if known is None else -(-known // threads)
+        if self._is_flat:
+            steps = unroll
+        held = 0
+        if any(read.number in self._shared for read in part.reads):
+            held = self._most_held * int(setting.vector) // width
+            held = held if steps is None else min(held, steps)
+        end, inside = total, self._inside
+        if inside is not None:
+            end = self._t.Bind(self._t.Select(inside, total, self._number(0)))
+        together = threads * (1 if held else unroll)
+        is_even = inside is None and known is not None and known % together == 0
+        return Way(total, end, self._first, steps, held, width, lanes, is_even)
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    from tvm import tirx
+
+    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
