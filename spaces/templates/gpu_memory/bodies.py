@@ -74,9 +74,10 @@ def _find_term(store: Any) -> Any:
 
     sides = [getattr(store.value, side, None) for side in ("a", "b")]
     for own, term in (sides, sides[::-1]):
-        if isinstance(own, TensorLoad) and own.source.same_as(store.buffer) and term is not None:
-            if not any(load.source.same_as(store.buffer) for load in all_loads(term)):
-                return term
+        is_own = isinstance(own, TensorLoad) and own.source.same_as(store.buffer)
+        others = [] if term is None else all_loads(term)
+        if is_own and not any(load.source.same_as(store.buffer) for load in others):
+            return term
     raise Unsuitable("a sum that is no plain one")
 
 

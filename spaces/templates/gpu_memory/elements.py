@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.ir import rewrite, tvm_compat
+from spaces.ir import rewrite
 from spaces.templates.gpu_memory.bodies import count_elements, flat_index
 from spaces.templates.gpu_memory.program import Part, Read
 from spaces.templates.gpu_memory.vectors import width_at
@@ -22,15 +23,17 @@ class Slot:
 
     Attributes:
         each: 1 where all elements of a vector are the same one.
+        stride: from one element of a vector to the next.
     """
 
     array: Any
     offset: Any
     each: int
+    stride: int = 1
 
     def element(self, i: Any) -> Any:
         """An element of the vector."""
-        return self.array[self.offset + i if self.each > 1 else self.offset]
+        return self.array[self.offset + i * self.stride if self.each > 1 else self.offset]
 
 
 class Elements:
@@ -52,6 +55,12 @@ class Elements:
     ) -> None:
         self._t, self._along, self._symbols = T, along, symbols
         self._flat = [(known, self._flatten(tensor)) for known, tensor in tensors]
+
+    def turned(self, along: Any) -> Elements:
+        """The same tensors, with vectors that lie along another place."""
+        found = copy.copy(self)
+        found._along = along
+        return found
 
     def _flatten(self, tensor: Any) -> Any:
         return self._t.decl_buffer((count_elements(tensor),), str(tensor.dtype), data=tensor.data)

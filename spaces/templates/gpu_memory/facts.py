@@ -21,7 +21,6 @@ from spaces.templates.gpu_memory.vectors import (
     width_at,
 )
 from spaces.templates.memory.shapes import Sizes
-from tuner.task import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ class ReadFacts:
         bytes: of an element.
         growth: of the index with each element of a vector; None where it varies.
         is_shared: whether several stages read it; `is_first` whether this one is the first.
+        is_turned: whether it is read in order along the other side of a tile.
         widths: elements of an access, for each size of a vector.
     """
 
@@ -39,6 +39,7 @@ class ReadFacts:
     growth: int | None
     is_shared: bool
     is_first: bool
+    is_turned: bool
     widths: Mapping[int, int]
 
 
@@ -88,6 +89,7 @@ class Extents:
     Attributes:
         items: their number, and `item_near` that of the innermost group.
         lanes: for each part the places of an item; `lane_near` those of the innermost group.
+        line: places of the group before the innermost, which is the other side of a tile.
         tensors: bytes of all parameters.
         open: a number that all symbolic dimensions are multiples of which vectors need whole; 0
             where they need none.
@@ -97,13 +99,14 @@ class Extents:
     item_near: Any
     lanes: tuple[Any, ...]
     lane_near: tuple[Any, ...]
+    line: Any
     tensors: Any
     open: Any
 
 
 def stack(several: Sequence[Extents]) -> Extents:
     """The sizes of many shapes as arrays."""
-    found = {}
+    found: dict[str, Any] = {}
     for field in fields(Extents):
         column = [getattr(each, field.name) for each in several]
         array = np.array(column, dtype=np.int64)
@@ -129,6 +132,7 @@ def read_facts(program: Program) -> Facts:
                     read.growth,
                     number in shared,
                     number not in seen,
+                    program.is_turned(read),
                     _widths(program, part, read.index, str(read.buffer.dtype), vectors),
                 )
             )
@@ -179,7 +183,8 @@ class ExtentsOf:
         self._items = [self._sizes.of(group.extent) for group in program.items]
         self._lanes = [[self._sizes.of(g.extent) for g in part.lanes] for part in program.parts]
         self._tensors = [
-            (self._sizes.of(count_elements(p)), tvm_compat.element_bits(p.dtype)) for p in parameters
+            (self._sizes.of(count_elements(p)), tvm_compat.element_bits(p.dtype))
+            for p in parameters
         ]
         self._one = self._sizes.of(1)
         widest = max(WIDTHS)
@@ -195,10 +200,7 @@ class ExtentsOf:
             known[(self._items or [self._one])[-1]],
             tuple(math.prod(known[n] for n in lanes) for lanes in self._lanes),
             tuple(known[(lanes or [self._one])[-1]] for lanes in self._lanes),
+            known[([self._one, self._one] + self._lanes[-1])[-2]],
             sum(known[n] * bits // 8 for n, bits in self._tensors),
             math.gcd(*(known[n] for n in self._open)),
         )
-
-    def over(self, instances: Sequence[Instance]) -> list[Extents]:
-        """The sizes in several shapes."""
-        return [self.at(dict(instance)) for instance in instances]

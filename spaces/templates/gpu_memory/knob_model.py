@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, count_resident, register_limit
-from spaces.templates.base import Columns, Costs
+from spaces.templates.gpu_memory import rates
 from spaces.templates.gpu_memory.facts import Extents, Facts, PartFacts
 from spaces.templates.gpu_memory.program import Walk
 from spaces.templates.gpu_memory.setting import (
@@ -28,26 +28,11 @@ from spaces.templates.gpu_memory.setting import (
     UNROLL,
     VECTOR,
     Setting,
-    setting_of,
 )
 
 _MOST_HELD, _MOST_UNROLLED = 96, 64
 """Registers of a thread for what is held, and elements that it goes through without a loop."""
 _OTHER_REGISTERS = 26
-_LATENCY, _NEAR_LATENCY, _SHARED_LATENCY = 800.0, 300.0, 40.0
-"""Cycles from a load to its use: from the device's memory, the L2 cache, shared memory."""
-_SHUFFLE, _MEET = 30.0, 60.0
-"""Cycles of a step of a sum within a warp, and of one through shared memory."""
-_LAUNCH_CYCLES, _BLOCK_CYCLES = 3000.0, 400.0
-_SECTOR_BYTES = 32
-_LOADED_BYTES = 64.0
-"""Bytes that a multiprocessor takes in a cycle."""
-_L2_RATE = 2.5
-"""The rate of the L2 cache, as times the rate of the device's memory."""
-_ISSUED = 128.0
-_ELEMENT_ISSUES, _ACCESS_ISSUES, _HEAVY_ISSUES = 2.0, 6.0, 14.0
-_ALONE = 0.1
-"""The share of the shorter of two times that does not overlap with the longer."""
 
 
 def choices_of(facts: Facts) -> dict[str, tuple[int, ...]]:
@@ -78,7 +63,7 @@ def count_held(facts: Facts, largest: Extents, setting: Setting) -> Any:
     most: Any = 0
     for number in shared:
         width = _width(facts, largest, number, setting.vector)
-        most = np.maximum(most, _ceil(largest.lanes[number], setting.lane_threads * width))
+        most = np.maximum(most, rates.ceil(largest.lanes[number], setting.lane_threads * width))
     return np.where(np.asarray(setting.held) == AGAIN, 0, most)
 
 
@@ -134,25 +119,23 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     steps = [_steps(facts, extents, n, s) for n in numbers]
     blocks = np.maximum(_blocks(facts, extents, s), 1)
     registers, shared = _registers(facts, s, held), _shared_bytes(facts, s, held)
-    resident = count_resident(gpu, shared, registers, s.threads)
-    rounds = _ceil(blocks, gpu.multiprocessors * resident)
+    resident = np.minimum(count_resident(gpu, shared, registers, s.threads), rates.BLOCKS)
+    rounds = rates.ceil(blocks, gpu.multiprocessors * resident)
     busy = np.minimum(blocks, gpu.multiprocessors)
-    resident = np.minimum(resident, np.maximum(_ceil(blocks, gpu.multiprocessors), 1))
+    resident = np.minimum(resident, np.maximum(rates.ceil(blocks, gpu.multiprocessors), 1))
     ahead = np.maximum(np.minimum(s.unroll, np.max(steps, axis=0)), np.minimum(held, steps[0]))
     used = _share_used(facts, extents, s)
     first = max((r.bytes for part in facts.parts for r in part.reads), default=4)
     under_way = resident * s.threads * used * ahead * s.vector * first
-    rate = np.minimum(under_way / _LATENCY, _LOADED_BYTES) * busy
+    rate = np.minimum(under_way / rates.LATENCY, rates.LOADED_BYTES) * busy
     memory = gpu.memory_bytes_per_cycle
     again, wasted = _again(facts, extents, s, held), _wasted(facts, extents, s)
     streaming = extents.tensors / np.minimum(rate, memory)
-    streaming = streaming + (again + wasted) / np.minimum(rate, memory * _L2_RATE)
-    issuing = sum(_issues(facts, extents, n, s) for n in numbers) / used / (_ISSUED * busy)
-    chain = _BLOCK_CYCLES + sum(_chain(facts, n, s, steps[n], held) for n in numbers)
-    waiting = rounds * chain
-    longest = np.maximum(np.maximum(streaming, issuing), waiting)
-    total = streaming + issuing + waiting
-    cycles = _LAUNCH_CYCLES + longest + _ALONE * (total - longest)
+    streaming = streaming + (again + wasted) / np.minimum(rate, memory * rates.L2_RATE)
+    issuing = sum(_issues(facts, extents, n, s) for n in numbers) / used / (rates.ISSUED * busy)
+    chain = rates.BLOCK_CYCLES + sum(_chain(facts, n, s, steps[n], held) for n in numbers)
+    waiting = rounds * chain + _count_code(facts, s, held) * rates.CODE_CYCLES
+    cycles = rates.overlap(streaming, issuing, waiting)
     return Estimate(
         streaming,
         issuing,
@@ -167,18 +150,10 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     )
 
 
-def costs_s(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, columns: Columns) -> Costs:
-    """Analytic latencies; infinite where a setting is not feasible."""
-    setting = setting_of(columns)
-    seconds = estimate(facts, extents, largest, gpu, setting).cycles / gpu.hertz
-    return np.where(feasible(facts, largest, gpu, setting), seconds, np.inf)
-
-
 def traits(
-    facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, columns: Columns
+    facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Setting
 ) -> npt.NDArray[np.float32]:
     """Features of settings for a cost model; the same columns for every program."""
-    s = setting_of(columns)
     e, held = estimate(facts, extents, largest, gpu, s), count_held(facts, largest, s)
     last = facts.parts[-1]
     found = [
@@ -204,17 +179,12 @@ def traits(
         [*Walk].index(facts.walk),
         last.out_bytes,
     ]
-    shape = np.broadcast_shapes(np.shape(s.threads), np.shape(extents.items))
-    return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
+    return rates.as_rows(found, np.shape(e.cycles))
 
 
 def first_bytes(facts: Facts) -> int:
     """Bytes of the widest element that is read."""
     return max((r.bytes for part in facts.parts for r in part.reads), default=4)
-
-
-def _ceil(number: Any, by: Any) -> Any:
-    return -(-number // by)
 
 
 def _whole(extents: Extents, vector: Any) -> Any:
@@ -235,15 +205,15 @@ def _steps(facts: Facts, extents: Extents, number: int, s: Setting) -> Any:
     if facts.walk is Walk.FLAT:
         return s.unroll
     width = _width(facts, extents, number, s.vector)
-    return _ceil(extents.lanes[number], width * s.lane_threads)
+    return rates.ceil(extents.lanes[number], width * s.lane_threads)
 
 
 def _blocks(facts: Facts, extents: Extents, s: Setting) -> Any:
     if facts.walk is Walk.FLAT:
         width = _width(facts, extents, 0, s.vector)
-        return _ceil(extents.lanes[0], width * s.lane_threads * s.unroll)
+        return rates.ceil(extents.lanes[0], width * s.lane_threads * s.unroll)
     each = _whole(extents, s.vector) if facts.walk is Walk.COLUMNS else 1
-    return _ceil(extents.items, each * s.item_threads)
+    return rates.ceil(extents.items, each * s.item_threads)
 
 
 def _share_used(facts: Facts, extents: Extents, s: Setting) -> Any:
@@ -305,8 +275,18 @@ def _wasted(facts: Facts, extents: Extents, s: Setting) -> Any:
             if read.growth == 0:
                 continue
             run = np.where(read.growth == 1, in_order * s.vector, 1) * read.bytes
-            waste = np.maximum(_SECTOR_BYTES / np.minimum(run, _SECTOR_BYTES) - 1, 0)
+            waste = np.maximum(rates.SECTOR_BYTES / np.minimum(run, rates.SECTOR_BYTES) - 1, 0)
             total = total + points * read.bytes * waste * (1.0 if read.growth != 1 else 0.25)
+    return total
+
+
+def _count_code(facts: Facts, s: Setting, held: Any) -> Any:
+    """Instructions of the whole program."""
+    total: Any = 0.0
+    for part in facts.parts:
+        is_held = any(r.is_shared for r in part.reads)
+        elements = s.vector * (np.maximum(held, s.unroll) if is_held else s.unroll)
+        total = total + elements * (rates.ELEMENT_ISSUES + rates.HEAVY_ISSUES * part.heavy)
     return total
 
 
@@ -317,7 +297,7 @@ def _issues(facts: Facts, extents: Extents, number: int, s: Setting) -> Any:
     accesses = sum(1 / _access(part, r.widths, s, extents) for r in part.reads) + part.others
     if part.out_bytes and not part.reduces:
         accesses = accesses + 1 / _access(part, part.widths, s, extents)
-    each = _ELEMENT_ISSUES + _HEAVY_ISSUES * part.heavy + _ACCESS_ISSUES * accesses
+    each = rates.ELEMENT_ISSUES + rates.HEAVY_ISSUES * part.heavy + rates.ACCESS_ISSUES * accesses
     return points * each
 
 
@@ -335,14 +315,14 @@ def _chain(facts: Facts, number: int, s: Setting, steps: Any, held: Any) -> Any:
     is_held = any(r.is_shared for r in part.reads)
     is_first = any(r.is_first for r in part.reads)
     kept = np.minimum(held, steps) if is_held else 0
-    left = _ceil(steps - kept, s.unroll)
-    latency = _LATENCY if is_first else _NEAR_LATENCY
-    near = np.where(s.held == SHARED, _SHARED_LATENCY, 4.0) * kept
-    wait = left * latency + np.where(kept > 0, near + (_LATENCY if is_first else 0.0), 0.0)
+    left = rates.ceil(steps - kept, s.unroll)
+    latency = rates.LATENCY if is_first else rates.L2_LATENCY
+    near = np.where(s.held == SHARED, rates.SHARED_LATENCY, 4.0) * kept
+    wait = left * latency + np.where(kept > 0, near + (rates.LATENCY if is_first else 0.0), 0.0)
     if not part.reduces:
         return wait if part.reads or part.others else wait * 0 + 20.0
     if facts.walk is Walk.COLUMNS:
-        return wait + _MEET * np.log2(s.lane_threads)
+        return wait + rates.MEET * np.log2(s.lane_threads)
     within = np.minimum(s.lane_threads, WARP)
     across = np.maximum(s.lane_threads // WARP, 1)
-    return wait + _SHUFFLE * np.log2(within * across) + np.where(across > 1, _MEET, 0)
+    return wait + rates.SHUFFLE * np.log2(within * across) + np.where(across > 1, rates.MEET, 0)

@@ -16,6 +16,9 @@ from spaces.templates.memory.inline import inline
 from spaces.templates.memory.nests import align_axes
 from spaces.templates.memory.stages import Stage, stages_of
 
+_LEAST_SIDE = 8
+"""The fewest elements of a side that are worth a tile."""
+
 
 class Walk(Enum):
     """How neighbouring threads share a program out.
@@ -23,11 +26,14 @@ class Walk(Enum):
     ROWS: the places of an item, along which memory is read in order.
     COLUMNS: items, along which memory is read in order.
     FLAT: the places of one item, which is the whole program; blocks share them too.
+    TILES: tiles of the whole program, which is read in order along one side and written in order
+        along the other: the last two groups of places.
     """
 
     ROWS = "rows"
     COLUMNS = "columns"
     FLAT = "flat"
+    TILES = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,18 @@ class Program:
         """The groups along which vectors lie, of each part that has one."""
         if self.walk is Walk.COLUMNS:
             return [self.items[-1]]
+        if self.walk is Walk.TILES:
+            return [*self.parts[-1].lanes[-2:]]
         return [part.lanes[-1] for part in self.parts if part.lanes]
+
+    def is_turned(self, read: Read) -> bool:
+        """Whether a tensor is read in order along the first side of a tile."""
+        import tvm
+
+        if self.walk is not Walk.TILES or read.growth in (0, 1):
+            return False
+        across = self.parts[-1].lanes[-2].place
+        return rewrite.growth(tvm.sym.Analyzer(), read.index, across) == 1
 
     def shared_reads(self) -> dict[int, Read]:
         """What several parts read, by its number."""
@@ -188,8 +205,11 @@ class _Reader:
             if stage.output or _places(stages, self._alike, self._items, number):
                 raise Unsuitable("stages share no items")
         walk, near = self._choose_walk()
-        items = self._group(self._items, near if walk is Walk.COLUMNS else None, None)
-        lanes = [self._group(self._lanes_of(n), self._near(n), n) for n in range(last + 1)]
+        items = self._group(self._items, [near] if walk is Walk.COLUMNS else [], None)
+        lanes = [self._group(self._lanes_of(n), [self._near(n)], n) for n in range(last + 1)]
+        if walk is Walk.FLAT and (across := self._find_across(lanes[-1])) is not None:
+            walk = Walk.TILES
+            lanes = [self._group(self._lanes_of(last), [self._near(last), across], last)]
         if walk is not Walk.COLUMNS and not any(lanes):
             raise Unsuitable("there is nothing to go through")
         along = (items[-1] if walk is Walk.COLUMNS else next(g for g in lanes if g)[-1]).place
@@ -218,6 +238,21 @@ class _Reader:
                     return Walk.COLUMNS, found
         return (Walk.COLUMNS, self._items[-1]) if self._items else (Walk.ROWS, None)
 
+    def _find_across(self, lanes: tuple[Group, ...]) -> int | None:
+        """The axis along which a large tensor is read in order that is not read along the last
+        group; None where either is too short."""
+        stage = self._stages[-1]
+        near = lanes[-1].axes if lanes else ()
+        for read in sorted(stage.reads, key=lambda access: -access.elements):
+            if not near or read.steps[near[-1]] in (0, 1, None):
+                continue
+            for number, axis in enumerate(stage.axes):
+                if read.steps[number] == 1 and number not in near:
+                    sides = (axis.extent, stage.axes[near[-1]].extent)
+                    is_free = number not in stage.guarded and min(sides) >= _LEAST_SIDE
+                    return number if is_free else None
+        return None
+
     def _lanes_of(self, number: int) -> list[int]:
         axes = self._stages[number].axes
         if number == len(self._stages) - 1:
@@ -237,17 +272,17 @@ class _Reader:
         return lanes[-1] if lanes else None
 
     def _group(
-        self, axes: Sequence[int], near: int | None, number: int | None
+        self, axes: Sequence[int], near: Sequence[int | None], number: int | None
     ) -> tuple[Group, ...]:
-        """Groups of axes, the one along which memory is read in order last.
+        """Groups of axes.
 
         Args:
+            near: the innermost axes of the last groups, the last group's first.
             number: of the stage; None of items, whose axes are those of the last stage.
         """
         left, groups = sorted(axes), list[tuple[int, ...]]()
         while left:
-            start = near if near is not None and near in left else left[-1]
-            group = [start]
+            group = [next((axis for axis in near if axis is not None and axis in left), left[-1])]
             while (outer := max((a for a in left if a < group[0]), default=None)) is not None:
                 if not self._follow(outer, group[0], number):
                     break
@@ -330,9 +365,9 @@ class _Reader:
         index = _simplify(flat_index(load.source, load.indices))
         growth = rewrite.growth(tvm.sym.Analyzer(), index, along)
         for number, (source, known, sizes) in enumerate(self._numbers):
-            if load.source.same_as(source) and structural_equal(known, index):
-                if len(sizes) == len(extents) and all(map(structural_equal, sizes, extents)):
-                    return Read(load, source, index, growth, number)
+            is_same = load.source.same_as(source) and structural_equal(known, index)
+            if is_same and structural_equal([*sizes], [*extents]):
+                return Read(load, source, index, growth, number)
         self._numbers.append((load.source, index, extents))
         return Read(load, load.source, index, growth, len(self._numbers) - 1)
 

@@ -1,5 +1,5 @@
 """The template for programs bound by memory on a GPU: reductions, softmax, normalisation, pooling,
-elementwise chains, gathers.
+elementwise chains, gathers, transposes.
 
 A setting stands for a program that says what each thread does: it loads and stores vectors, joins
 its sums with those of other threads, and holds a row of which several stages need each element.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,47 +19,39 @@ from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs
-from spaces.templates.gpu_memory import knob_model
-from spaces.templates.gpu_memory.facts import Extents, ExtentsOf, Facts, read_facts, stack
+from spaces.templates.gpu_memory.facts import Extents, ExtentsOf, read_facts, stack
+from spaces.templates.gpu_memory.kernels import Kernels, kernels_of
 from spaces.templates.gpu_memory.program import read_program
-from spaces.templates.gpu_memory.setting import setting_of
-from spaces.templates.gpu_memory.writer import write_program
 from spaces.templates.memory.shapes import stand_in
 from spaces.templates.memory.stages import is_contraction, stages_of
 from tuner.task import Instance, Task
-
-NAME = "kernel:gpu-memory-1"
-"""Of the space that it spans; the number changes with the programs that are written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """The sizes of a program.
-
-    Attributes:
-        largest: those of the largest shape.
-        known: those of each shape that it is tuned for; empty where all sizes are known.
-    """
-
-    largest: Extents
-    known: Mapping[Instance, Extents]
 
 
 class GpuMemoryTemplate:
     """Vectors of a program's elements, shared out to threads.
 
     Args:
+        extents: the sizes of each shape that it is tuned for; of no instance those of a program
+            without symbolic dimensions.
+        largest: the sizes of the largest shape.
         values: sizes of the symbolic dimensions for which the structure is decided.
     """
 
-    def __init__(self, facts: Facts, shapes: Shapes, gpu: Gpu, values: Mapping[str, int]) -> None:
-        self._facts, self._shapes, self._gpu, self._values = facts, shapes, gpu, values
-        self._looked_at = shapes.largest
-        self._choices = knob_model.choices_of(facts)
+    def __init__(
+        self,
+        kernels: Kernels,
+        gpu: Gpu,
+        extents: Mapping[Instance, Extents],
+        largest: Extents,
+        values: Mapping[str, int],
+    ) -> None:
+        self._kernels, self._gpu, self._extents, self._values = kernels, gpu, extents, values
+        self._looked_at = largest
+        self._choices = kernels.choices
 
     @property
     def name(self) -> str:
-        return NAME
+        return self._kernels.name
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
@@ -69,47 +60,40 @@ class GpuMemoryTemplate:
     def at(self, instance: Instance) -> GpuMemoryTemplate:
         """See `spaces.templates.base.ShapedTemplate`."""
         shaped = copy.copy(self)
-        shaped._looked_at = self._shapes.known[instance]
+        shaped._looked_at = self._extents[instance]
         return shaped
 
     def costs_s(self, columns: Columns) -> Costs:
-        largest = self._shapes.largest
-        return knob_model.costs_s(self._facts, self._looked_at, largest, self._gpu, columns)
+        seconds = self._kernels.cycles(self._looked_at, columns) / self._gpu.hertz
+        return np.where(self._kernels.feasible(columns), seconds, np.inf)
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.templates.base.ShapedTemplate`."""
-        extents, largest = stack([*self._shapes.known.values()]), self._shapes.largest
-        setting = setting_of(_over(knobs, len(self._shapes.known)))
-        found = knob_model.estimate(self._facts, extents, largest, self._gpu, setting)
-        return np.asarray(found.cycles / self._gpu.hertz, dtype=np.float64)
+        return self._kernels.cycles(*self._over_shapes(knobs)) / self._gpu.hertz
 
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.templates.base.ShapedTemplate`; nothing is packed."""
         return ""
 
     def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
-        """See `spaces.templates.gpu_memory.knob_model.traits`."""
-        largest = self._shapes.largest
-        return knob_model.traits(self._facts, self._looked_at, largest, self._gpu, columns)
+        """See `spaces.features.knob_features.HasTraits`."""
+        return self._kernels.traits(self._looked_at, columns)
 
     def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
         """See `spaces.features.knob_features.HasShapeTraits`."""
-        extents, largest = stack([*self._shapes.known.values()]), self._shapes.largest
-        columns = _over(knobs, len(self._shapes.known))
-        return knob_model.traits(self._facts, extents, largest, self._gpu, columns)
+        return self._kernels.traits(*self._over_shapes(knobs))
 
     def apply(self, schedule: Any, knobs: Knobs) -> Any:
         parameters = [*schedule.mod["main"].params]
         program = read_program(schedule, self._values)
-        setting = setting_of(knobs)
-        held = int(knob_model.count_held(self._facts, self._shapes.largest, setting))
-        written = write_program(program, parameters, setting, held)
+        written = self._kernels.write(program, parameters, knobs)
         return new_schedule(tvm_compat.normalize(written))
 
-
-def _over(knobs: Knobs, number: int) -> Columns:
-    """A setting, once for each shape."""
-    return {name: np.full(number, value, dtype=np.int64) for name, value in knobs.items()}
+    def _over_shapes(self, knobs: Knobs) -> tuple[Extents, Columns]:
+        """The sizes of all shapes, and a setting once for each of them."""
+        number = len(self._extents)
+        columns = {name: np.full(number, value, np.int64) for name, value in knobs.items()}
+        return stack([*self._extents.values()]), columns
 
 
 def gpu_memory_templates(task: Task) -> list[GpuMemoryTemplate]:
@@ -133,9 +117,10 @@ def _make(task: Task) -> GpuMemoryTemplate:
     if not stages or any(map(is_contraction, stages)):
         raise Unsuitable("bound by arithmetic, or no plain stages")
     parameters = [*module["main"].params]
-    program = read_program(schedule, values)
+    program, gpu = read_program(schedule, values), gpu_of(task.target)
     facts, extents = read_facts(program), ExtentsOf(program, parameters)
-    instances = [instance for instance, _ in task.shapes]
-    known = dict(zip(instances, extents.over(instances), strict=True))
-    largest = max(known.values(), key=lambda e: (max(e.lanes), e.items), default=extents.at({}))
-    return GpuMemoryTemplate(facts, Shapes(largest, known), gpu_of(task.target), values)
+    instances = [instance for instance, _ in task.shapes] or [()]
+    known = {instance: extents.at(dict(instance)) for instance in instances}
+    largest = max(known.values(), key=lambda sizes: (max(sizes.lanes), sizes.items))
+    kernels = kernels_of(program, facts, largest, gpu)
+    return GpuMemoryTemplate(kernels, gpu, known, largest, values)

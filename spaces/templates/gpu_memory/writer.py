@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spaces.ir import rewrite, tvm_compat
+from spaces.ir import tvm_compat
 from spaces.templates.gpu_memory.elements import Elements, Places, Slot
 from spaces.templates.gpu_memory.joined_sums import Threads, join_columns, join_rows
 from spaces.templates.gpu_memory.program import Group, Part, Program, Walk
 from spaces.templates.gpu_memory.setting import AGAIN, Setting
+from spaces.templates.gpu_memory.sizes import SymbolicSizes
 from spaces.templates.gpu_memory.steps import Steps, Way
-from spaces.templates.gpu_memory.vectors import is_whole, multiples, open_sizes
+from spaces.templates.gpu_memory.vectors import is_whole
+from spaces.templates.gpu_memory.versions import Writer, write_versions
 
 _SMALL_FLOATS = ("float16", "bfloat16")
 
@@ -28,36 +30,11 @@ def write_program(program: Program, parameters: Sequence[Any], setting: Setting,
         parameters: of the program.
         held: the most vectors that a thread holds of each tensor that several stages read.
     """
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
 
-    vector = int(setting.vector)
-    symbols = open_sizes(program, vector) or ()
-    with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
-        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-        known = [*zip(parameters, tensors, strict=True)]
-        versions = [_Writer(T, program, setting, vector, symbols, held)]
-        if symbols:
-            versions.append(_Writer(T, program, setting, 1, (), held))
-        whole = rewrite.conjunction(
-            [s % rewrite.constant(vector, s) == rewrite.constant(0, s) for s in symbols]
-        )
-        blocks = [version.count_blocks() for version in versions]
-        T.device_entry()
-        block = T.cta_id([T.Select(whole, *blocks) if symbols else blocks[0]])
-        thread = T.thread_id([int(setting.threads)])
-        if not symbols:
-            versions[0].write(known, block, thread)
-        else:
-            with T.If(whole):
-                with T.Then():
-                    versions[0].write(known, block, thread)
-                with T.Else():
-                    versions[1].write(known, block, thread)
-    return builder.get()
+    def writer(T: Any, vector: int, symbols: Sequence[Any]) -> Writer:
+        return _Writer(T, program, setting, vector, symbols, held)
+
+    return write_versions(program, parameters, writer, int(setting.vector), int(setting.threads))
 
 
 class _Writer:
@@ -78,7 +55,7 @@ class _Writer:
     ) -> None:
         self._t, self._program, self._setting = T, program, setting
         self._vector = vector
-        self._symbols = multiples(symbols, vector)
+        self._sizes = SymbolicSizes(T, program.kind, vector, symbols)
         self._shared = frozenset(program.shared_reads() if setting.held != AGAIN else ())
         self._most_held = held
         self._results: list[tuple[Any, Any]] = []
@@ -89,7 +66,7 @@ class _Writer:
 
     @property
     def _own(self) -> int:
-        """Sums of a thread."""
+        """Items of a thread."""
         return self._vector if self._program.walk is Walk.COLUMNS else 1
 
     # ---- how many there are
@@ -98,50 +75,19 @@ class _Writer:
         """The number of blocks."""
         if self._is_flat:
             each = int(self._setting.lane_threads * self._setting.unroll)
-            total = self._count(self._program.parts[-1].lanes, self._vector)
+            total = self._sizes.count(self._program.parts[-1].lanes, self._vector)
         else:
             each, total = int(self._setting.item_threads), self._count_items()
-        number = self._simplify((total + (each - 1)) // each)
-        known = tvm_compat.as_int(number)
-        return self._t.Cast("int32", number) if known is None else known
+        return self._sizes.as_grid(self._sizes.fix((total + (each - 1)) // each))
 
     def _count_items(self) -> Any:
-        is_vector = self._program.walk is Walk.COLUMNS
-        return self._count(self._program.items, self._vector if is_vector else 1)
-
-    def _count(self, groups: Sequence[Group], vector: int) -> Any:
-        """Vectors of some groups together, which lie along the last."""
-        total: Any = self._number(1)
-        for size in self._sizes(groups, vector):
-            total = total * size
-        return self._simplify(total)
-
-    def _sizes(self, groups: Sequence[Group], vector: int) -> list[Any]:
-        sizes = [self._number(group.extent) for group in groups]
-        if sizes:
-            sizes[-1] = sizes[-1] // self._number(vector)
-        return [self._simplify(size) for size in sizes]
-
-    def _number(self, value: Any) -> Any:
-        """A number of the type of indices."""
-        from tvm import tirx
-
-        known = tvm_compat.as_int(value)
-        if known is not None:
-            return tirx.const(known, self._program.kind)
-        value = rewrite.substitute(value, self._symbols)
-        return self._t.Cast(self._program.kind, value)
-
-    def _simplify(self, expression: Any) -> Any:
-        import tvm
-
-        return tvm.sym.Analyzer().simplify(rewrite.substitute(expression, self._symbols))
+        return self._sizes.count(self._program.items, self._own)
 
     def _width_of(self, part: Part) -> int:
         """Elements of a vector of a part."""
         if self._program.walk is Walk.COLUMNS:
             return self._vector
-        extent = self._simplify(part.lanes[-1].extent) if part.lanes else None
+        extent = self._sizes.fix(part.lanes[-1].extent) if part.lanes else None
         return self._vector if part.lanes and is_whole(extent, self._vector) else 1
 
     # ---- what threads do
@@ -158,17 +104,19 @@ class _Writer:
             self._threads = Threads(thread, thread // items, thread % items)
         else:
             self._threads = Threads(thread, thread % lanes, thread // lanes)
-        self._elements = Elements(T, tensors, self._program.along, self._symbols)
+        self._elements = Elements(T, tensors, self._program.along, self._sizes.symbols)
         self._inside: Any = None
-        self._first: Any = self._number(0)
+        self._first: Any = self._sizes.number(0)
         places: Places = {}
         if self._is_flat:
             each = lanes * int(setting.unroll)
-            self._first = self._number(block) * each
+            self._first = self._sizes.number(block) * each
         elif self._program.items:
             places = self._place_items(block)
         self._places = places
-        self._steps = Steps(T, setting, self._threads, self._elements, self._shared, self._spread_all)
+        self._steps = Steps(
+            T, setting, self._threads, self._elements, self._shared, self._spread_all
+        )
         for number, part in enumerate(self._program.parts):
             self._write_part(part, is_last=number == len(self._program.parts) - 1)
 
@@ -176,28 +124,19 @@ class _Writer:
         """The places of a thread's item; of one beyond the last those of the last."""
         T, each = self._t, int(self._setting.item_threads)
         total = self._count_items()
-        number = self._number(block) * each + self._number(self._threads.item)
+        number = self._sizes.number(block) * each + self._sizes.number(self._threads.item)
         known = tvm_compat.as_int(total)
         if known is None or known % each:
             self._inside = T.Bind(number < total)
             number = T.min(number, total - 1)
         is_vector = self._program.walk is Walk.COLUMNS
-        return self._spread(T.Bind(number), self._program.items, self._vector if is_vector else 1)
+        return self._sizes.spread(
+            T.Bind(number), self._program.items, self._vector if is_vector else 1
+        )
 
     def _spread_all(self, number: Any, groups: Sequence[Group], vector: int) -> Places:
         """All places of a vector of a thread's item."""
-        return {**self._places, **self._spread(number, groups, vector)}
-
-    def _spread(self, number: Any, groups: Sequence[Group], vector: int) -> Places:
-        """The place in each of several groups of a place in all of them."""
-        found: dict[Any, Any] = {}
-        sizes = self._sizes(groups, vector)
-        for at in range(len(groups) - 1, -1, -1):
-            place = number % sizes[at] if at else number
-            number = number // sizes[at] if at else number
-            times = vector if at == len(groups) - 1 else 1
-            found[groups[at].place] = self._t.Bind(place) * times  # seen to be a multiple
-        return found
+        return {**self._places, **self._sizes.spread(number, groups, vector)}
 
     def _write_part(self, part: Part, *, is_last: bool) -> None:
         T, body = self._t, part.body
@@ -266,7 +205,7 @@ class _Writer:
         """How a thread goes through a part."""
         setting, width = self._setting, self._width_of(part)
         lanes = 1 if self._program.walk is Walk.COLUMNS else width
-        total = self._count(part.lanes, lanes)
+        total = self._sizes.count(part.lanes, lanes)
         threads, unroll = int(setting.lane_threads), int(setting.unroll)
         known = tvm_compat.as_int(total)
         steps = None if known is None else -(-known // threads)
@@ -278,7 +217,7 @@ class _Writer:
             held = held if steps is None else min(held, steps)
         end, inside = total, self._inside
         if inside is not None:
-            end = self._t.Bind(self._t.Select(inside, total, self._number(0)))
+            end = self._t.Bind(self._t.Select(inside, total, self._sizes.number(0)))
         together = threads * (1 if held else unroll)
         is_even = inside is None and known is not None and known % together == 0
         return Way(total, end, self._first, steps, held, width, lanes, is_even)
