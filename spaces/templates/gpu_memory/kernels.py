@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.base import Columns, Costs, Knobs
-from spaces.templates.gpu_memory import knob_model, tile_model
 from spaces.templates.gpu_memory.facts import Extents, Facts
 from spaces.templates.gpu_memory.program import Program, Walk
-from spaces.templates.gpu_memory.setting import setting_of
-from spaces.templates.gpu_memory.tile_writer import TileWriter
+from spaces.templates.gpu_memory.rows import knob_model
+from spaces.templates.gpu_memory.rows.setting import setting_of
+from spaces.templates.gpu_memory.rows.writer import write_program
+from spaces.templates.gpu_memory.tiles import knob_model as tile_model
+from spaces.templates.gpu_memory.tiles.writer import TileWriter
 from spaces.templates.gpu_memory.versions import Writer, write_versions
-from spaces.templates.gpu_memory.writer import write_program
 
 
 class Kernels(Protocol):
@@ -46,7 +47,7 @@ class Kernels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowKernels:
-    """See `spaces.templates.gpu_memory.writer`.
+    """See `spaces.templates.gpu_memory.rows.writer`.
 
     Attributes:
         largest: the sizes of the largest shape.
@@ -88,7 +89,7 @@ class RowKernels:
 
 @dataclass(frozen=True, slots=True)
 class TileKernels:
-    """See `spaces.templates.gpu_memory.tile_writer`."""
+    """See `spaces.templates.gpu_memory.tiles.writer`."""
 
     facts: Facts
     gpu: Gpu

@@ -21,7 +21,7 @@ from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs
 from spaces.templates.gpu_memory.facts import Extents, ExtentsOf, read_facts, stack
 from spaces.templates.gpu_memory.kernels import Kernels, kernels_of
-from spaces.templates.gpu_memory.program import read_program
+from spaces.templates.gpu_memory.reader import read_program
 from spaces.templates.memory.shapes import stand_in
 from spaces.templates.memory.stages import is_contraction, stages_of
 from tuner.task import Instance, Task

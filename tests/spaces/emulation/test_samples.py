@@ -13,6 +13,7 @@ from spaces.templates.gpu.knob_model import block_of
 from tests.spaces.emulation import (
     attention_samples,
     knob_samples,
+    memory_samples,
     product_samples,
     rule_samples,
 )
@@ -109,4 +110,13 @@ def test_samples_of_attention_are_right_with_any_mask_and_size(target: str, numb
     if number == _MANY:
         values = (value for sample in drawn for value in sample.values)
         assert rare(values, attention_samples.values_of(target)) == {}
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("number", [6, pytest.param(_MANY + 32, marks=_LONG)])
+def test_samples_of_templates_for_what_is_bound_by_memory_are_right_in_every_shape(
+    number: int,
+) -> None:
+    drawn = list(memory_samples.drawn(number))
+    assert len({sample.settings for sample in drawn}) == number
     assert wrong(drawn) == {}

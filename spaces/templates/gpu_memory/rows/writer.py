@@ -12,11 +12,11 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.templates.gpu_memory.elements import Elements, Places, Slot
-from spaces.templates.gpu_memory.joined_sums import Threads, join_columns, join_rows
 from spaces.templates.gpu_memory.program import Group, Part, Program, Walk
-from spaces.templates.gpu_memory.setting import AGAIN, Setting
+from spaces.templates.gpu_memory.rows.joined_sums import Threads, join_columns, join_rows
+from spaces.templates.gpu_memory.rows.setting import AGAIN, Setting
+from spaces.templates.gpu_memory.rows.steps import Steps, Way
 from spaces.templates.gpu_memory.sizes import SymbolicSizes
-from spaces.templates.gpu_memory.steps import Steps, Way
 from spaces.templates.gpu_memory.vectors import is_whole
 from spaces.templates.gpu_memory.versions import Writer, write_versions
 

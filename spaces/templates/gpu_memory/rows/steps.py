@@ -9,9 +9,9 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.templates.gpu_memory.elements import Elements, Places, Slot
-from spaces.templates.gpu_memory.joined_sums import Threads
 from spaces.templates.gpu_memory.program import Group, Part, Read
-from spaces.templates.gpu_memory.setting import SHARED, Setting
+from spaces.templates.gpu_memory.rows.joined_sums import Threads
+from spaces.templates.gpu_memory.rows.setting import SHARED, Setting
 
 Compute = Callable[[Mapping[int, Slot], Places], None]
 """Computes a vector of a part from what was loaded."""

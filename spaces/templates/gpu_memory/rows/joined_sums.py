@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.targets.gpu import WARP
-from spaces.templates.gpu_memory.setting import Setting
+from spaces.templates.gpu_memory.rows.setting import Setting
 
 _ALL = 0xFFFFFFFF
 Join = Callable[[Any, Any], Any]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, count_resident, register_limit
 from spaces.templates.gpu_memory import rates
 from spaces.templates.gpu_memory.facts import Extents, Facts
-from spaces.templates.gpu_memory.tile_writer import Tile, pitch_of
+from spaces.templates.gpu_memory.tiles.writer import Tile, pitch_of
 
 LINES, COLUMNS, THREADS, VECTOR = "lines", "columns", "threads", "vector"
 _MOST_HELD = 64
@@ -82,22 +82,22 @@ def estimate(facts: Facts, extents: Extents, gpu: Gpu, tile: Tile) -> Estimate:
     others = points / np.maximum(lines * columns * 1.0, 1.0)
     tiles: Any = rates.ceil(lines, tile.lines) * rates.ceil(columns, tile.columns)
     blocks: Any = np.maximum(others * tiles, 1.0)
-    resident = count_resident(
+    resident: Any = count_resident(
         gpu, _shared_bytes(facts, tile), _registers(facts, tile), tile.threads
     )
     resident = np.minimum(resident, rates.BLOCKS)
-    rounds = np.ceil(blocks / (gpu.multiprocessors * resident))
+    rounds: Any = np.ceil(blocks / (gpu.multiprocessors * resident))
     busy = np.minimum(blocks, gpu.multiprocessors)
     resident = np.minimum(resident, np.ceil(blocks / gpu.multiprocessors))
-    used = points / (blocks * tile.lines * tile.columns) + 1e-6
+    used: Any = points / (blocks * tile.lines * tile.columns) + 1e-6
     under_way = resident * tile.lines * tile.columns * used * item
     rate = np.minimum(under_way / rates.LATENCY, rates.LOADED_BYTES) * busy
     runs = np.minimum(np.minimum(tile.lines, tile.columns) * item, rates.LINE_BYTES)
-    moved = extents.tensors * rates.LINE_BYTES / runs
-    streaming = moved / np.minimum(rate, gpu.memory_bytes_per_cycle)
+    moved: Any = extents.tensors * rates.LINE_BYTES / runs
+    streaming: Any = moved / np.minimum(rate, gpu.memory_bytes_per_cycle)
     vector = np.where(extents.open % tile.vector == 0, tile.vector, 1)
     turning = points * 2 * vector / _BANKS / busy
-    each = rates.ELEMENT_ISSUES + rates.HEAVY_ISSUES * part.heavy + 2 * _SHARED_ISSUES
+    each: Any = rates.ELEMENT_ISSUES + rates.HEAVY_ISSUES * part.heavy + 2 * _SHARED_ISSUES
     each = each + (1 + len(part.reads)) * rates.ACCESS_ISSUES / vector
     issuing = points * each / used / (rates.ISSUED * busy)
     waiting = rounds * (rates.BLOCK_CYCLES + rates.LATENCY + rates.MEET)

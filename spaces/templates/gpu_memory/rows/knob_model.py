@@ -18,7 +18,7 @@ from spaces.targets.gpu import WARP, Gpu, count_resident, register_limit
 from spaces.templates.gpu_memory import rates
 from spaces.templates.gpu_memory.facts import Extents, Facts, PartFacts
 from spaces.templates.gpu_memory.program import Walk
-from spaces.templates.gpu_memory.setting import (
+from spaces.templates.gpu_memory.rows.setting import (
     AGAIN,
     HELD,
     ITEM_THREADS,

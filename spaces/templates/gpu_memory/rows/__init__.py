@@ -1,0 +1,1 @@
+"""Kernels that go through a program in rows, columns, or element by element."""

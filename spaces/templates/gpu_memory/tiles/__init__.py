@@ -1,0 +1,1 @@
+"""Kernels that transpose tiles in shared memory."""
