@@ -13,7 +13,7 @@ LATENCY, L2_LATENCY, SHARED_LATENCY = 800.0, 300.0, 40.0
 SHUFFLE, MEET = 30.0, 60.0
 """Cycles of a step of a sum within a warp, and of threads of a block that wait for each other."""
 LAUNCH_CYCLES, BLOCK_CYCLES = 3000.0, 400.0
-SECTOR_BYTES, LINE_BYTES = 32, 64
+SECTOR_BYTES, LINE_BYTES = 32, 128
 """Bytes that memory moves at least, and a run of which it moves at its full rate."""
 LOADED_BYTES = 64.0
 """Bytes that a multiprocessor takes in a cycle."""

@@ -69,14 +69,10 @@ PROGRAMS: Mapping[str, Source] = {
     ),
     "sums of rows": Source([(77, 1024)], lambda op, x: op.sum(x, [1])),
     "sums of columns": Source([(517, 72)], lambda op, x: op.sum(x, [0])),
-    "sums of columns of open length": Source(
-        [("n", 72)], lambda op, x: op.sum(x, [0]), **_LENGTH
-    ),
+    "sums of columns of open length": Source([("n", 72)], lambda op, x: op.sum(x, [0]), **_LENGTH),
     "largest of all": Source([(61, 1000)], lambda op, x: op.max(x)),
     "global average": Source([(3, 50, 7, 7)], lambda op, x: op.mean(x, [2, 3])),
-    "pooling": Source(
-        [(3, 8, 17, 17)], lambda op, x: op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1])
-    ),
+    "pooling": Source([(3, 8, 17, 17)], lambda op, x: op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1])),
     "GELU": Source([(37, 264)], lambda op, x: op.nn.gelu(x), [_F16]),
     "GELU of an odd row": Source([(1, 1001)], lambda op, x: op.nn.gelu(x)),
     "GELU of an odd column": Source([(1001, 1)], lambda op, x: op.nn.gelu(x)),
@@ -90,7 +86,9 @@ PROGRAMS: Mapping[str, Source] = {
     "rows by index": Source(
         [(100, 264), (37,)], lambda op, x, i: op.take(x, i, axis=0), [_F16, "int32"]
     ),
-    "heads inside": Source([(3, 17, 8, 64)], lambda op, x: op.permute_dims(x, [0, 2, 1, 3]), [_F16]),
+    "heads inside": Source(
+        [(3, 17, 8, 64)], lambda op, x: op.permute_dims(x, [0, 2, 1, 3]), [_F16]
+    ),
     "transpose": Source([(77, 132)], lambda op, x: op.permute_dims(x)),
     "transpose of odd sizes": Source([(333, 117)], lambda op, x: op.permute_dims(x), [_F16]),
     "transpose of open length": Source(
