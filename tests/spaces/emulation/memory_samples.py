@@ -15,7 +15,8 @@ from tests.spaces.templates.gpu_memory.programs import PROGRAMS, task_for
 from tuner.candidate import of_knobs
 
 _STRIDE = 5
-"""Programs that follow one another are of different kinds: it shares no factor with their number."""
+"""From one program to the next, so that those that follow one another are of different kinds; it
+shares no factor with their number."""
 
 
 def drawn(number: int) -> Iterator[Sample]:
