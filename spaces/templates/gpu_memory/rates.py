@@ -12,7 +12,12 @@ LATENCY, L2_LATENCY, SHARED_LATENCY = 800.0, 300.0, 40.0
 """Cycles from a load to its use: from the device's memory, the L2 cache, shared memory."""
 SHUFFLE, MEET = 30.0, 60.0
 """Cycles of a step of a sum within a warp, and of threads of a block that wait for each other."""
-LAUNCH_CYCLES, BLOCK_CYCLES = 3000.0, 400.0
+LAUNCH_CYCLES, BLOCK_CYCLES, START_CYCLES = 3000.0, 400.0, 30.0
+"""Cycles of a launch, of a block with nothing to do, and from the start of a block to that of the
+next on a multiprocessor."""
+IN_STEP = 0.3
+"""The share of memory's time that is lost where a multiprocessor has one block, whose threads wait
+and compute at the same times."""
 SECTOR_BYTES, LINE_BYTES = 32, 128
 """Bytes that memory moves at least, and a run of which it moves at its full rate."""
 LOADED_BYTES = 64.0

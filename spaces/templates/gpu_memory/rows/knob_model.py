@@ -119,10 +119,10 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     steps = [_steps(facts, extents, n, s) for n in numbers]
     blocks = np.maximum(_blocks(facts, extents, s), 1)
     registers, shared = _registers(facts, s, held), _shared_bytes(facts, s, held)
-    resident = np.minimum(count_resident(gpu, shared, registers, s.threads), rates.BLOCKS)
-    rounds = rates.ceil(blocks, gpu.multiprocessors * resident)
+    fitting = np.minimum(count_resident(gpu, shared, registers, s.threads), rates.BLOCKS)
+    rounds = rates.ceil(blocks, gpu.multiprocessors * fitting)
     busy = np.minimum(blocks, gpu.multiprocessors)
-    resident = np.minimum(resident, np.maximum(rates.ceil(blocks, gpu.multiprocessors), 1))
+    resident = np.minimum(fitting, np.maximum(rates.ceil(blocks, gpu.multiprocessors), 1))
     ahead = np.maximum(np.minimum(s.unroll, np.max(steps, axis=0)), np.minimum(held, steps[0]))
     used = _share_used(facts, extents, s)
     first = max((r.bytes for part in facts.parts for r in part.reads), default=4)
@@ -132,9 +132,11 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     again, wasted = _again(facts, extents, s, held), _wasted(facts, extents, s)
     streaming = extents.tensors / np.minimum(rate, memory)
     streaming = streaming + (again + wasted) / np.minimum(rate, memory * rates.L2_RATE)
+    streaming = streaming * (1 + rates.IN_STEP / fitting)
     issuing = sum(_issues(facts, extents, n, s) for n in numbers) / used / (rates.ISSUED * busy)
     chain = rates.BLOCK_CYCLES + sum(_chain(facts, n, s, steps[n], held) for n in numbers)
-    waiting = rounds * chain + _count_code(facts, s, held) * rates.CODE_CYCLES
+    started = blocks / busy * rates.START_CYCLES
+    waiting = rounds * chain + started + _count_code(facts, s, held) * rates.CODE_CYCLES
     cycles = rates.overlap(streaming, issuing, waiting)
     return Estimate(
         streaming,

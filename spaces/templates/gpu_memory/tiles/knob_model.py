@@ -82,25 +82,27 @@ def estimate(facts: Facts, extents: Extents, gpu: Gpu, tile: Tile) -> Estimate:
     others = points / np.maximum(lines * columns * 1.0, 1.0)
     tiles: Any = rates.ceil(lines, tile.lines) * rates.ceil(columns, tile.columns)
     blocks: Any = np.maximum(others * tiles, 1.0)
-    resident: Any = count_resident(
+    fitting: Any = count_resident(
         gpu, _shared_bytes(facts, tile), _registers(facts, tile), tile.threads
     )
-    resident = np.minimum(resident, rates.BLOCKS)
-    rounds: Any = np.ceil(blocks / (gpu.multiprocessors * resident))
+    fitting = np.minimum(fitting, rates.BLOCKS)
+    rounds: Any = np.ceil(blocks / (gpu.multiprocessors * fitting))
     busy = np.minimum(blocks, gpu.multiprocessors)
-    resident = np.minimum(resident, np.ceil(blocks / gpu.multiprocessors))
+    resident = np.minimum(fitting, np.ceil(blocks / gpu.multiprocessors))
     used: Any = points / (blocks * tile.lines * tile.columns) + 1e-6
     under_way = resident * tile.lines * tile.columns * used * item
     rate = np.minimum(under_way / rates.LATENCY, rates.LOADED_BYTES) * busy
     runs = np.minimum(np.minimum(tile.lines, tile.columns) * item, rates.LINE_BYTES)
     moved: Any = extents.tensors * rates.LINE_BYTES / runs
     streaming: Any = moved / np.minimum(rate, gpu.memory_bytes_per_cycle)
+    streaming = streaming * (1 + rates.IN_STEP / fitting)
     vector = np.where(extents.open % tile.vector == 0, tile.vector, 1)
     turning = points * 2 * vector / _BANKS / busy
     each: Any = rates.ELEMENT_ISSUES + rates.HEAVY_ISSUES * part.heavy + 2 * _SHARED_ISSUES
     each = each + (1 + len(part.reads)) * rates.ACCESS_ISSUES / vector
     issuing = points * each / used / (rates.ISSUED * busy)
     waiting = rounds * (rates.BLOCK_CYCLES + rates.LATENCY + rates.MEET)
+    waiting = waiting + blocks / busy * rates.START_CYCLES
     cycles = rates.overlap(streaming, turning, issuing, waiting)
     return Estimate(streaming, turning, issuing, waiting, blocks, resident, used, cycles)
 

@@ -43,6 +43,7 @@ def open_dim(name: str, tuned: tuple[int, ...], more: tuple[int, ...]) -> dict[s
 
 _ROWS = open_dim("m", (1, 33), (0, 5))
 _LENGTH = open_dim("n", (1, 7, 64, 300), (0, 96, 517))
+_LONGER = open_dim("n", (1, 7, 64, 300), (96, 517))
 _BOTH: dict[str, Any] = {
     "tuned": {"m": (1, 9), "n": (5, 64)},
     "run": tuple((("m", m), ("n", n)) for m, n in ((1, 1), (9, 64), (0, 5), (3, 0), (5, 300))),
@@ -69,7 +70,8 @@ PROGRAMS: Mapping[str, Source] = {
     ),
     "sums of rows": Source([(77, 1024)], lambda op, x: op.sum(x, [1])),
     "sums of columns": Source([(517, 72)], lambda op, x: op.sum(x, [0])),
-    "sums of columns of open length": Source([("n", 72)], lambda op, x: op.sum(x, [0]), **_LENGTH),
+    "sums of columns of open length": Source([("n", 72)], lambda op, x: op.sum(x, [0]), **_LONGER),
+    "sum of all of open length": Source([("n", 72)], lambda op, x: op.sum(x), [_F16], **_LONGER),
     "largest of all": Source([(61, 1000)], lambda op, x: op.max(x)),
     "global average": Source([(3, 50, 7, 7)], lambda op, x: op.mean(x, [2, 3])),
     "pooling": Source([(3, 8, 17, 17)], lambda op, x: op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1])),
