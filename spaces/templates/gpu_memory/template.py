@@ -17,6 +17,7 @@ import numpy.typing as npt
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
+from spaces.passes.cuda.thread_programs import in_block
 from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.base import Columns, Costs, Knobs
 from spaces.templates.gpu_memory.facts import Extents, ExtentsOf, read_facts, stack
@@ -87,7 +88,7 @@ class GpuMemoryTemplate:
         parameters = [*schedule.mod["main"].params]
         program = read_program(schedule, self._values)
         written = self._kernels.write(program, parameters, knobs)
-        return new_schedule(tvm_compat.normalize(written))
+        return new_schedule(tvm_compat.normalize(in_block(written)))
 
     def _over_shapes(self, knobs: Knobs) -> tuple[Extents, Columns]:
         """The sizes of all shapes, and a setting once for each of them."""
