@@ -131,7 +131,7 @@ def test_without_a_device_each_row_and_the_file_say_that_times_are_a_models(
 ) -> None:
     if cuda.present():
         pytest.skip("this machine has a device")
-    asked = ["gpu", "--only", "gelu", "--samples", "1", "--generations", "1", "--long"]
+    asked = ["gpu", "--only", "product f32", "--samples", "1", "--generations", "1", "--long"]
     monkeypatch.setattr(sys, "argv", asked)
     monkeypatch.setattr(gpu, "file_for", lambda machine: file_for(machine, tmp_path))
     assert gpu.main() == 0

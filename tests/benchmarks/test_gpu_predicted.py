@@ -10,7 +10,7 @@ import pytest
 from benchmarks.gpu.predicted import predict_s, read_launches
 from benchmarks.gpu.workloads import Workload
 from spaces.codegen.artifact import build_artifact, load_kernel
-from spaces.design_space.task_space import TaskSpace
+from spaces.design_space.trace_space import TraceSpace
 from spaces.devices.launch_model import launch_s
 from spaces.emulation.library import Launch, launches_of
 from spaces.ir.schedules import InvalidCandidate
@@ -23,9 +23,9 @@ TARGET = emulate_target('{"kind":"cuda","arch":"sm_75"}')
 
 
 def drawn(workload: Workload) -> Any:
-    """The first schedule of a workload's space that is valid."""
+    """The first schedule of a workload by TVM's rules that is valid."""
     task = workload.task(TARGET)
-    space = TaskSpace(task)
+    space = TraceSpace(task)
     for seed in range(50):
         try:
             return space.realize_draft(Draft(task.key, seed, 1 + seed, None)).schedule.mod
