@@ -113,7 +113,7 @@ def test_samples_of_attention_are_right_with_any_mask_and_size(target: str, numb
     assert wrong(drawn) == {}
 
 
-@pytest.mark.parametrize("number", [6, pytest.param(_MANY + 32, marks=_LONG)])
+@pytest.mark.parametrize("number", [6, pytest.param(_MANY + 40, marks=_LONG)])
 def test_samples_of_templates_for_what_is_bound_by_memory_are_right_in_every_shape(
     number: int,
 ) -> None:

@@ -56,6 +56,8 @@ LARGE = {
         [(8, 512, 12, 64)], lambda op, x: op.permute_dims(x, [0, 2, 1, 3]), HALVES
     ),
 }
+IN_ALL = {"softmax in halves", "open softmax", "RMS norm", "sums of columns"}
+"""Those that are compiled in `make test`, too."""
 TRANSPOSE = Source([(4096, 4096)], lambda op, x: op.permute_dims(x))
 
 
@@ -161,7 +163,9 @@ def test_estimates_of_a_shape_are_those_of_the_template_at_that_shape() -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in IN_ALL else pytest.mark.long) for n in LARGE]
+)
 def test_the_best_predicted_loads_vectors_and_spills_nothing(name: str, tmp_path: Path) -> None:
     space = space_of(LARGE[name])
     best = space.ranked[0]
