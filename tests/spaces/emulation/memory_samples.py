@@ -14,7 +14,7 @@ from tests.spaces.emulation.samples import Sample
 from tests.spaces.templates.gpu_memory.programs import PROGRAMS, task_for
 from tuner.candidate import of_knobs
 
-_STRIDE = 5
+_STRIDE = 7
 """From one program to the next, so that those that follow one another are of different kinds; it
 shares no factor with their number."""
 
