@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 from spaces.check.shadows import State, Unbounded, load_of, number
@@ -146,10 +147,9 @@ class Errors:
         if exact:
             return error
         # Below the least number that has all its digits, they err by its last digit.
-        drift, step = error.drift, smallest_of(after) * eps_of(after)
-        if step > _NEGLIGIBLE and not self.is_integral(value):
-            drift = both(drift, number(step, self._state), lambda a, b: a + b)
-        return self._result(value, drift, error.rounding)
+        step = 0.0 if self.is_integral(value) else smallest_of(after) * eps_of(after)
+        own = number(step, self._state) if step > _NEGLIGIBLE else None
+        return self._result(value, both(error.drift, own, add), error.rounding)
 
     def _result(self, value: Any, drift: Any, rounding: float = 0.0) -> Error:
         """The error of an operation with its own rounding, 0 for whole numbers the type holds."""
@@ -161,21 +161,19 @@ class Errors:
         size = self._size(value)
         zero = number(0.0, self._state)
         own = Select(size <= number(2 / eps, self._state), zero, size * number(eps, self._state))
-        return Error(both(drift, own, lambda a, b: a + b), rounding)
+        return Error(both(drift, own, add), rounding)
 
     def _sum(self, value: Any) -> Error:
-        drift = both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
-        return self._result(value, drift)
+        return self._result(value, both(self.whole(value.a), self.whole(value.b), add))
 
     def _product(self, value: Any) -> Error:
         a, b = self.of(value.a), self.of(value.b)
         # Each operand's bound occurs once: otherwise each nested product would double the
         # expression.
-        size = both(self._size(value.b), b.drift, lambda x, y: x + y)
+        size = both(self._size(value.b), b.drift, add)
         left = None if a.drift is None else a.drift * size
         right = None if b.drift is None else b.drift * self._size(value.a)
-        drift = both(left, right, lambda x, y: x + y)
-        return self._result(value, drift, a.rounding + b.rounding)
+        return self._result(value, both(left, right, add), a.rounding + b.rounding)
 
     def _quotient(self, value: Any) -> Error:
         a, b = self.of(value.a), self.of(value.b)
@@ -185,7 +183,7 @@ class Errors:
             one = number(1.0, self._state)
             return Error(a.drift / self._size(value.b) + one) if a else _NONE
         right = None if b.drift is None else b.drift * self._size(value)
-        drift = both(a.drift, right, lambda x, y: x + y)
+        drift = both(a.drift, right, add)
         drift = None if drift is None else drift / self._size(value.b)
         return Error(drift, a.rounding + b.rounding + _QUOTIENTS * _eps(value))
 
@@ -206,8 +204,7 @@ class Errors:
             return self._bits(value)
         if places is None or error.drift is None:
             raise Unbounded("a shift of what was rounded")
-        one = number(1.0, self._state)
-        return Error(error.drift * number(2.0**-places, self._state) + one)
+        return Error(error.drift * number(2.0**-places, self._state) + number(1.0, self._state))
 
     def _extreme(self, value: Any) -> Error:
         from tvm.tirx import Max
@@ -217,7 +214,7 @@ class Errors:
     def _comparison(self, value: Any) -> Error:
         from tvm.tirx import Select
 
-        bound = both(self.whole(value.a), self.whole(value.b), lambda a, b: a + b)
+        bound = both(self.whole(value.a), self.whole(value.b), add)
         if bound is None:
             return _NONE
         apart = _abs(self.widened(value.a) - self.widened(value.b))
@@ -250,8 +247,7 @@ class Errors:
         if lazy and any(_reads(side) for side in (left, right)):
             # The condition may be what keeps an index inside of its tensor.
             raise Unbounded("what is read only under a condition that may turn out otherwise")
-        apart = _abs(self.widened(left) - self.widened(right))
-        apart = apart + Max(a, b)
+        apart = _abs(self.widened(left) - self.widened(right)) + Max(a, b)
         return Error(Select(unsure > zero, apart, sure))
 
     def _call(self, value: Any) -> Error:
@@ -279,12 +275,12 @@ class Errors:
             if not is_float(dtype_of(argument)) or kind_of(argument) == "FloatImm":
                 continue
             spread = self._round(argument, _ARGUMENTS * eps)
-            spread = both(self._inside(argument), spread, lambda a, b: a + b)
+            spread = both(self._inside(argument), spread, add)
             if name in _FLAT:
                 moved = spread + number(_CALLS * eps, self._state)
             else:
                 moved = self._move(value.op, arguments, i, spread)
-            drift = both(drift, moved, lambda a, b: a + b)
+            drift = both(drift, moved, add)
         own = eps_of(dtype_of(value))
         if name not in _FORMULAS:
             return Error(drift, _CALLS * eps + own)
@@ -395,8 +391,7 @@ def both(a: Any, b: Any, join: Any) -> Any:
 
 
 def _eps(value: Any) -> float:
-    dtype = dtype_of(value)
-    return eps_of(dtype) if is_float(dtype) else 0.0
+    return eps_of(dtype_of(value)) if is_float(dtype_of(value)) else 0.0
 
 
 def _abs(value: Any) -> Any:
