@@ -28,19 +28,22 @@ def template_named(task: Task, name: str) -> Template | None:
 
 def gpu_templates(task: Task) -> list[Template]:
     """Templates for attention, and for products: in halves on tensor cores, in single where sizes
-    are symbolic; TVM's rules do well for the others."""
+    are symbolic, and for few rows of either; TVM's rules do well for the others."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
+    from spaces.templates.few_rows.template import few_rows_templates, may_have_few_rows
     from spaces.templates.gpu.template import gpu_contraction_templates
     from spaces.templates.tensor_cores.template import takes_halves, tensor_core_templates
 
     if attention := attention_templates(task):
         return attention
-    if not (task.shapes or takes_halves(task)):
+    if not (task.shapes or takes_halves(task) or may_have_few_rows(task)):
         return []
     match = match_contraction(task)
     found = tensor_core_templates(task, match)
-    return found or (gpu_contraction_templates(task, match) if task.shapes else [])
+    if not found and task.shapes:
+        found = gpu_contraction_templates(task, match)
+    return [*found, *few_rows_templates(task, match)]
 
 
 def cpu_templates(task: Task) -> list[Template]:
