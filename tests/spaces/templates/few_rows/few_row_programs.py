@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from spaces.design_space.knob_space import KnobSpace
 from spaces.lowering.extract_tasks import task_of
+from spaces.templates.few_rows.template import NAME
+from spaces.templates.registry import template_named
 from tuner.task import Instance, Task
 
 _F32 = "float32"
@@ -138,6 +141,13 @@ def task_for(name: str, target: str) -> Task:
     program = PROGRAMS[name]
     task = task_of(program.write(), target, name="few")
     return replace(task, shapes=tuple((known, 1.0) for known in program.instances[1:]))
+
+
+def space_for(task: Task) -> KnobSpace:
+    """The space of a task's template for few rows."""
+    template = template_named(task, NAME)
+    assert template is not None
+    return KnobSpace(task, template)
 
 
 def _size(size: Size) -> Any:
