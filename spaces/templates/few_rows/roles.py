@@ -45,9 +45,11 @@ def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> R
     """
     known = [*extents.values()] or [[axis.extent for axis in product.c.axes]]
     sizes = [_sizes(product, operand, known) for operand in range(2)]
-    few = min(range(2), key=lambda operand: (max(sizes[operand]), operand != product.c.rows_of))
-    if min(sizes[few]) > MOST_ROWS:
+    able = [operand for operand in range(2) if min(sizes[operand]) <= MOST_ROWS]
+    if not able:
         return None
+    # Of two that may have few rows it is the one that never has many.
+    few = min(able, key=lambda operand: (max(sizes[operand]), operand != product.c.rows_of))
     weights = 1 - few
     is_open = any(product.c.axes[axis].symbolic for axis in product.axes_of(few))
     items = [operand.bits // 8 for operand in product.c.operands]
