@@ -25,7 +25,7 @@ _MOST_VALUES = 16
 _MOST_THREADS, _MOST_REGISTERS = 512, 168
 _OTHER_REGISTERS = 40
 """Of a thread, besides sums and what it has loaded: addresses and counts."""
-_MOST_PRODUCTS = 1024
+_MOST_PRODUCTS = 512
 """Of a thread's step, which are written one by one."""
 _WORD, _SUM = 4, 4
 """Bytes of a register, and of a sum."""

@@ -70,6 +70,7 @@ class _Writer:
         self._of_weights = self._weights.allocate(tile.loads)
         self._of_few = self._few.allocate(tile.rows * tile.each // tile.few_vector)
         self._wide = T.alloc_buffer((tile.columns * tile.width,), "float32", scope="local")
+        self._factor = T.alloc_buffer((1,), "float32", scope="local")
         sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
@@ -77,20 +78,14 @@ class _Writer:
         self.results.store(self._share, thread, sums)
 
     def _go_through(self, sums: Any) -> None:
-        """Go through a block's share of the steps; only the last one can reach beyond the terms."""
+        """Go through a block's share of the steps."""
         T, tile, terms = self._t, self._tile, self._grid.terms
-        split, step_terms = self._share.split, tile.step_terms
-        whole = terms // step_terms
-        own = (whole - split + tile.splits - 1) // tile.splits
+        steps = -(-terms // tile.step_terms)
+        own = (steps - self._share.split + tile.splits - 1) // tile.splits
         with T.serial(own) as turn:
-            self._step((turn * tile.splits + split) * step_terms, sums, is_whole=True)
-        if isinstance(terms, int) and terms % step_terms == 0:
-            return
-        left = T.And(whole % tile.splits == split, whole * step_terms < terms)
-        with T.If(left), T.Then():
-            self._step(whole * step_terms, sums, is_whole=False)
+            self._step((turn * tile.splits + self._share.split) * tile.step_terms, sums)
 
-    def _step(self, first: Any, sums: Any, *, is_whole: bool) -> None:
+    def _step(self, first: Any, sums: Any) -> None:
         """Load and multiply the terms of a step, which begin at one."""
         T, tile, share = self._t, self._tile, self._share
 
@@ -99,16 +94,16 @@ class _Writer:
 
         if tile.roles.turned:
             with T.unroll(tile.each) as term:
-                self._load_weights(term, place(0) + term, is_whole)
+                self._load_weights(term, place(0) + term)
         else:
             with T.unroll(tile.groups) as group:
-                self._load_weights(group, place(group), is_whole)
+                self._load_weights(group, place(group))
         with T.unroll(tile.groups) as group:
-            self._load_few(place(group), is_whole)
+            self._load_few(place(group))
             with T.unroll(tile.each) as term:
                 self._multiply(group, term, sums)
 
-    def _load_weights(self, number: Any, term: Any, is_whole: bool) -> None:
+    def _load_weights(self, number: Any, term: Any) -> None:
         """Load from all columns of a thread what begins at a term."""
         T, tile, share, weights = self._t, self._tile, self._share, self._weights
         with T.unroll(tile.columns) as c:
@@ -116,13 +111,12 @@ class _Writer:
             column = self._keep_inside(column, self._grid.columns, tile.block_columns, tile.width)
             load = number * tile.columns + c
             self._where(
-                is_whole,
                 term,
                 lambda: weights.load(self._of_weights, load, column, term, share.batch),
                 lambda: weights.clear(self._of_weights, load),
             )
 
-    def _load_few(self, term: Any, is_whole: bool) -> None:
+    def _load_few(self, term: Any) -> None:
         """Load from each row the terms of a group."""
         T, tile, share, few = self._t, self._tile, self._share, self._few
         pieces = tile.each // tile.few_vector
@@ -130,7 +124,6 @@ class _Writer:
             row = self._keep_inside(share.row + r, self._grid.rows, tile.rows, 1)
             at, load = term + piece * tile.few_vector, r * pieces + piece
             self._where(
-                is_whole,
                 at,
                 lambda: few.load(self._of_few, load, row, at, share.batch),
                 lambda: few.clear(self._of_few, load),
@@ -142,15 +135,13 @@ class _Writer:
             return place
         return self._t.min(place, size - width)
 
-    def _where(
-        self, is_whole: bool, term: Any, load: Callable[[], None], clear: Callable[[], None]
-    ) -> None:
+    def _where(self, term: Any, load: Callable[[], None], clear: Callable[[], None]) -> None:
         """Load where there are terms."""
-        T = self._t
-        if is_whole:
+        T, terms = self._t, self._grid.terms
+        if isinstance(terms, int) and terms % self._tile.step_terms == 0:
             load()
             return
-        with T.If(term < self._grid.terms):
+        with T.If(term < terms):
             with T.Then():
                 load()
             with T.Else():
@@ -165,8 +156,10 @@ class _Writer:
             T.buffer_store(self._wide, value, [c * tile.width + w])
         own = tile.columns * tile.width
         pieces = tile.each // tile.few_vector
-        with T.unroll(tile.rows) as r, T.unroll(own) as i:
+        with T.unroll(tile.rows) as r:
             load = r * pieces + term // tile.few_vector
             value = self._few.widen(self._of_few, load, term % tile.few_vector)
-            total = sums[r * own + i] + value * self._wide[i]
-            T.buffer_store(sums, total, [r * own + i])
+            T.buffer_store(self._factor, value, [0])
+            with T.unroll(own) as i:
+                total = sums[r * own + i] + self._factor[0] * self._wide[i]
+                T.buffer_store(sums, total, [r * own + i])
