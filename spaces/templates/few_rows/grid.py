@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.few_rows.operand import Operand
-from spaces.templates.products.places import multiply, spread
+from spaces.templates.products.places import count_tiles, multiply, spread
 from spaces.templates.products.product import Product
 
 
@@ -54,8 +54,8 @@ class Grid:
         self.rows, self.columns = self._int(few.size), self._int(weights.size)
         self.terms = self._int(multiply([extents[product.reduction]]))
         self.batches = self._int(multiply([extents[axis] for axis in product.batch]))
-        self._row_tiles = -(-self.rows // tile.rows)
-        self._column_tiles = -(-self.columns // tile.block_columns)
+        self._row_tiles = count_tiles(self.rows, tile.rows)
+        self._column_tiles = count_tiles(self.columns, tile.block_columns)
 
     def _int(self, size: Any) -> Any:
         return size if isinstance(size, int) else self._t.Cast("int32", size)

@@ -18,6 +18,7 @@ from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.few_rows.operand import Operand
 from spaces.templates.few_rows.sums import Sums
 from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
 
 _ENTRY = "tirx.device_entry"
@@ -80,8 +81,8 @@ class _Writer:
     def _go_through(self, sums: Any) -> None:
         """Go through a block's share of the steps."""
         T, tile, terms = self._t, self._tile, self._grid.terms
-        steps = -(-terms // tile.step_terms)
-        own = (steps - self._share.split + tile.splits - 1) // tile.splits
+        steps = count_tiles(terms, tile.step_terms)
+        own = count_tiles(steps - self._share.split, tile.splits)
         with T.serial(own) as turn:
             self._step((turn * tile.splits + self._share.split) * tile.step_terms, sums)
 

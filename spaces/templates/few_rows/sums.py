@@ -9,7 +9,7 @@ from spaces.targets.gpu import WARP
 from spaces.templates.few_rows.grid import Grid, Share
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.places import place_axes
+from spaces.templates.products.places import count_tiles, place_axes
 from spaces.templates.products.product import Product
 
 _ALL_LANES = (1 << WARP) - 1
@@ -48,7 +48,7 @@ class Sums:
         T, tile, grid = self._t, self._tile, self._grid
         together = self._meet(share, sums)
         size = tile.rows * tile.block_columns
-        with T.unroll(-(-size // tile.threads)) as turn:
+        with T.unroll(count_tiles(size, tile.threads)) as turn:
             place = turn * tile.threads + thread
             row = share.row + place // tile.block_columns
             column = share.column + place % tile.block_columns
@@ -101,7 +101,7 @@ class Sums:
     def add(self) -> None:
         """Write the kernel that adds up what blocks have left, in the order of their terms."""
         T, grid = self._t, self._grid
-        block = T.cta_id([-(-grid.results // _THREADS)])
+        block = T.cta_id([count_tiles(grid.results, _THREADS)])
         thread = T.thread_id([_THREADS])
         place = T.Bind(block * _THREADS + thread)
         with T.If(place < grid.results), T.Then():
