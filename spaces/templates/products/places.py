@@ -21,7 +21,7 @@ def multiply(sizes: Sequence[Any]) -> Any:
 
 
 def count_tiles(size: Any, tile: int) -> Any:
-    """The number of tiles that cover a size; it is not below zero."""
+    """The number of tiles that cover a size."""
     return (size + tile - 1) // tile
 
 
