@@ -81,7 +81,7 @@ def build_hopper() -> Callable[..., object]:
 
     target = emulate_target(_HOPPER)
     task = Workload("product", "product", (_SIZE, _SIZE, _SIZE), "float16").task(target)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     space = KnobSpace(task, template)
     module = space.write(of_knobs(space.ranked[0], space.name)).mod
     kernel: Callable[..., object] = load_kernel(build_artifact(module, target)).module["main"]

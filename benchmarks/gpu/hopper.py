@@ -32,7 +32,7 @@ def main() -> None:
     size, dtype = int(sys.argv[1]), (*sys.argv[2:], "float16")[0]
     target = resolve_target("cuda")
     task = Workload("product", "product", (size, size, size), dtype).task(target)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     space = KnobSpace(task, template)
     kind = getattr(torch, dtype)
     a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))

@@ -20,6 +20,11 @@ def multiply(sizes: Sequence[Any]) -> Any:
     return found
 
 
+def count_tiles(size: Any, tile: int) -> Any:
+    """The number of tiles that cover a size."""
+    return (size + tile - 1) // tile
+
+
 def spread(extents: Sequence[Any], axes: Sequence[int], place: Any) -> dict[int, Any]:
     """The place on each of several axes of a place on their fusion."""
     found = {}

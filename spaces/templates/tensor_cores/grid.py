@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.templates.products.places import multiply
+from spaces.templates.products.places import count_tiles, multiply
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.operand import Operand
 
@@ -31,16 +31,15 @@ class Grid:
         group: int,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
-        self._a_tiles, self._b_tiles = (self._count(side.source.size, side.rows) for side in sides)
-        self.steps = self._count(multiply([extents[product.reduction]]), depth)
+        self._a_tiles, self._b_tiles = (
+            count_tiles(self._int(side.source.size), side.rows) for side in sides
+        )
+        self.steps = count_tiles(self._int(multiply([extents[product.reduction]])), depth)
         batches = self._int(multiply([extents[axis] for axis in product.batch]))
         self.tiles = self._a_tiles * self._b_tiles * batches
 
     def _int(self, size: Any) -> Any:
         return size if isinstance(size, int) else self._t.Cast("int32", size)
-
-    def _count(self, size: Any, tile: int) -> Any:
-        return (self._int(size) + tile - 1) // tile
 
     def place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
         """The tile of a number: that of A, that of B, and the place on each axis of the batch.

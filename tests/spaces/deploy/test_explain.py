@@ -111,7 +111,7 @@ def test_a_program_without_loops_is_left_out(shape: tuple[int, ...]) -> None:
 @needs_nvcc
 def test_a_program_for_a_gpu_s_threads_has_settings_and_registers() -> None:
     task = task_for("NT", Sizes(200, 136, 72))
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     space = KnobSpace(task, template)
     said = explain(task, of_knobs(space.ranked[0], space.name))
     assert said is not None
@@ -132,7 +132,7 @@ def test_a_program_that_does_not_compile_here_is_explained_without_its_kernels(
 
     monkeypatch.setattr("spaces.deploy.explain.build_artifact", refuse)
     task = task_for("NT", Sizes(200, 136, 72))
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     space = KnobSpace(task, template)
     said = explain(task, of_knobs(space.ranked[0], space.name))
     assert said is not None

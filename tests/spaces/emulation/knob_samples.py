@@ -114,7 +114,7 @@ def _space(name: str, sizes: Sizes) -> tuple[Task, KnobSpace]:
         for rows in (1, sizes.rows)
     )
     known = replace(task_of(program(sizes), AMPERE, name="symbolic"), shapes=shapes)
-    (template,) = templates_of(known)
+    template, *_ = templates_of(known)
     return known, KnobSpace(known, template)
 
 

@@ -37,7 +37,7 @@ def sample(target: str, name: str, sizes: Sizes, knobs: Knobs) -> Sample:
 def space_of(target: str, name: str, sizes: Sizes) -> KnobSpace:
     """The space of a program's template."""
     task = task_for(name, sizes, target)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     return KnobSpace(task, template)
 
 

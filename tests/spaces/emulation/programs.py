@@ -187,7 +187,7 @@ def _hopper(*, bulk_stores: int) -> Made:
     """A product by the template for Hopper, with its results stored by threads or as tiles."""
     m, n, k = _SIZES
     task = products.task_for("NT", products.Sizes(m, n, k))
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     knobs = _KNOBS | {"bulk_stores": bulk_stores}
     module = KnobSpace(task, template).write(of_knobs(knobs, template.name)).mod
     target = parse_target(task.target)

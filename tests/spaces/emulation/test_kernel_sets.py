@@ -78,12 +78,16 @@ def test_a_product_is_right_for_every_number_of_rows(copies: tuple[int, ...]) ->
         np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-4, err_msg=str(rows))
 
 
-def test_a_product_in_halves_on_hopper_is_right_for_any_number_of_rows() -> None:
+@pytest.mark.parametrize("first", ["tensor cores", "few rows", "split terms"])
+def test_a_product_in_halves_on_hopper_is_right_for_any_number_of_rows(first: str) -> None:
     import tvm
 
     task = task_for("open rows", Sizes("m", 72, 40))
-    space = KnobSpace(task, templates_of(task)[0])
-    two = [of_knobs(knobs, space.name) for knobs in (space.ranked[0], space.ranked[-1])]
+    spaces = [KnobSpace(task, template) for template in templates_of(task)]
+    cores, few = (space.ranked for space in spaces)
+    split = next(knobs for knobs in few if knobs["splits"] == 2)
+    number, small = {"tensor cores": (0, cores[0]), "few rows": (1, few[0])}.get(first, (1, split))
+    two = [of_knobs(small, spaces[number].name), of_knobs(cores[-1], spaces[0].name)]
     times = (ShapeTimes(instance, 1.0, 0, 1e-6, 1e-6, True) for instance, _ in task.shapes)
     tree: Tree = Split("m", 7, Leaf(0), Leaf(1))
     chosen = KernelSet(tuple(two), tree, (1.0,), 1.0, tuple(times), None, 0)

@@ -12,6 +12,7 @@ import pytest
 from spaces.templates.gpu.knob_model import block_of
 from tests.spaces.emulation import (
     attention_samples,
+    few_row_samples,
     knob_samples,
     memory_samples,
     product_samples,
@@ -119,4 +120,20 @@ def test_samples_of_templates_for_what_is_bound_by_memory_are_right_in_every_sha
 ) -> None:
     drawn = list(memory_samples.drawn(number))
     assert len({sample.settings for sample in drawn}) == number
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("name", ["bias and relu", "TN", "open rows", "batched NN"])
+def test_the_best_predicted_of_few_rows_are_right(name: str) -> None:
+    best = few_row_samples.space_of(name).ranked[:1]
+    assert wrong(few_row_samples.sample(name, knobs) for knobs in best) == {}
+
+
+@pytest.mark.parametrize("number", [4, pytest.param(_MANY, marks=_LONG)])
+def test_samples_of_the_template_for_few_rows_are_right_in_every_layout(number: int) -> None:
+    drawn = list(few_row_samples.drawn(number))
+    assert len({sample.settings for sample in drawn}) == number
+    if number == _MANY:
+        values = (value for sample in drawn for value in sample.values)
+        assert rare(values, few_row_samples.values_of()) == {}
     assert wrong(drawn) == {}

@@ -110,7 +110,7 @@ def symbolic_task(name: str, sizes: tuple[int, ...] = (5, 40, 128)) -> Task:
 @lru_cache
 def space_of(name: str) -> KnobSpace:
     task = symbolic_task(name)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     return KnobSpace(task, template)
 
 

@@ -32,7 +32,7 @@ LARGE = (Sizes(4096, 4096, 4096), Sizes(1000, 3000, 777), Sizes(4095, 4097, 512)
 
 
 def space_of(task: Task) -> KnobSpace:
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     return KnobSpace(task, template)
 
 

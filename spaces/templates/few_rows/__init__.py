@@ -1,0 +1,1 @@
+"""Products with few rows: a large operand is read once, by loads, as fast as memory gives it."""

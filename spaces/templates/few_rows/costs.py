@@ -1,0 +1,163 @@
+"""What a product with few rows is estimated to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spaces.targets.gpu import WARP, Gpu, count_resident
+from spaces.templates.few_rows.knobs import FewTile
+from spaces.templates.products.product import Product
+
+_LAUNCH_CYCLES, _NEXT_LAUNCH_CYCLES = 3000.0, 2000.0
+"""Of the first kernel, and of one behind it."""
+_LATENCY, _FINISH_CYCLES = 800.0, 300.0
+"""Cycles from a load to its use, and from a block's last product to its results."""
+_L2_BYTES, _SHARED_BYTES = 48.0, 128.0
+"""Of a multiprocessor in a cycle: from the L2 cache, and from its own."""
+_ISSUED = 128.0
+"""Instructions of threads that a multiprocessor starts in a cycle."""
+_ADDRESS = 3.0
+"""Instructions for a load: itself, and its address."""
+_RUN_BYTES = 64.0
+"""That threads of a warp read next to one another, for memory to give its full rate."""
+_MOST_BLOCKS = 32
+"""On a multiprocessor at the same time."""
+_ALONE = 0.1
+"""The share of the lesser causes that does not overlap with the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The parts of an analytic estimate, each an array over settings or over shapes.
+
+    Attributes:
+        blocks: of the whole product; `resident` those that share a multiprocessor, `rounds` how
+            often a multiprocessor takes in new ones.
+        steps: of a block.
+        streaming: cycles in which the device's memory moves all operands and the result.
+        waiting: cycles in which a multiprocessor's blocks wait for what they have in flight.
+        issuing: cycles of its instructions; `reading` those of its own cache.
+        adding: cycles of adding up.
+        cycles: total cycles of the program.
+    """
+
+    blocks: Any
+    resident: Any
+    rounds: Any
+    steps: Any
+    streaming: Any
+    waiting: Any
+    issuing: Any
+    reading: Any
+    adding: Any
+    cycles: Any
+
+
+def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
+    """Estimate the slowest of memory, of loads in flight (Little's law: a step takes a latency, and
+    the blocks of a multiprocessor wait together), of instructions and of the cache."""
+    roles = tile.roles
+    rows, columns = product.extent(roles.few), product.extent(roles.weights)
+    row_tiles, column_tiles = _ceil(rows, tile.rows), _ceil(columns, tile.block_columns)
+    blocks = row_tiles * column_tiles * product.batch_extent * tile.splits
+    steps = _ceil(_ceil(product.depth, tile.step_terms), tile.splits)
+    own = _ceil(blocks, gpu.multiprocessors)
+    resident = count_resident(gpu, tile.shared_bytes, tile.registers, tile.threads)
+    resident = np.minimum(np.minimum(resident, _MOST_BLOCKS), np.maximum(own, 1))
+    rounds = _ceil(own, resident)
+    issued = _count_cycles(gpu, tile)
+    read = _count_reads(tile)
+    loaded = tile.threads * tile.loads * tile.vector * roles.item
+    from_l2 = own * steps * loaded / _L2_BYTES
+    streaming = np.maximum(_count_bytes(product, tile) / gpu.memory_bytes_per_cycle, from_l2)
+    # A block alone on its multiprocessor waits, and then computes.
+    waiting = rounds * steps * (_LATENCY + np.maximum(issued, read))
+    issuing, reading = own * steps * issued, own * steps * read
+    shuffled = tile.sums * np.log2(tile.lanes) * tile.threads / WARP
+    gathered = tile.shared_bytes / _SHARED_BYTES
+    adding = own * (shuffled + 2 * gathered) + rounds * _FINISH_CYCLES
+    parts = np.broadcast_arrays(streaming, waiting, issuing, reading)
+    slowest = np.maximum.reduce(parts)
+    cycles = slowest + _ALONE * (np.add.reduce(parts) - slowest) + adding + _LAUNCH_CYCLES
+    left = 2 * 4.0 * tile.splits * rows * columns * product.batch_extent
+    behind = _NEXT_LAUNCH_CYCLES + left / (_L2_BYTES * gpu.multiprocessors)
+    cycles = cycles + np.where(tile.splits > 1, behind, 0.0)
+    return Estimate(
+        blocks, resident, rounds, steps, streaming, waiting, issuing, reading, adding, cycles
+    )
+
+
+def estimate_cycles(product: Product, gpu: Gpu, tile: FewTile) -> Any:
+    """The cycles that `estimate` gives."""
+    return estimate(product, gpu, tile).cycles
+
+
+def traits(product: Product, gpu: Gpu, tile: FewTile) -> npt.NDArray[np.float32]:
+    """Features of settings for a cost model; the same columns for every product."""
+    e = estimate(product, gpu, tile)
+    roles = tile.roles
+    rows, columns = product.extent(roles.few), product.extent(roles.weights)
+    in_flight = e.resident * tile.threads * tile.loads * tile.vector * roles.item
+    found = [
+        np.log2(tile.rows),
+        np.log2(tile.block_columns),
+        np.log2(tile.step_terms),
+        np.log2(tile.threads),
+        np.log2(tile.loads),
+        np.log2(tile.lanes),
+        np.log2(tile.parts),
+        tile.registers * tile.threads / gpu.registers,
+        np.log2(in_flight),
+        np.log2(np.maximum(e.blocks, 1)),
+        np.log2(e.resident),
+        e.blocks / np.maximum(e.rounds * e.resident * gpu.multiprocessors, 1),
+        np.log2(np.maximum(e.steps, 1)),
+        _ceil(rows, tile.rows) * tile.rows / np.maximum(rows, 1),
+        _ceil(columns, tile.block_columns) * tile.block_columns / np.maximum(columns, 1),
+        *(part / e.cycles for part in (e.streaming, e.waiting, e.issuing, e.reading, e.adding)),
+        np.log2(np.maximum(rows, 1)),
+        np.log2(np.maximum(columns, 1)),
+        np.log2(np.maximum(product.depth, 1)),
+        np.log2(np.maximum(product.batch_extent, 1)),
+        np.log2(roles.item),
+        float(roles.turned),
+    ]
+    shape = np.shape(tile.rows)
+    return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
+
+
+def _ceil(number: Any, tile: Any) -> Any:
+    return -(-number // tile)
+
+
+def _count_cycles(gpu: Gpu, tile: FewTile) -> Any:
+    """Cycles in which a multiprocessor starts the instructions of a block's step."""
+    roles = tile.roles
+    of_few = tile.rows * tile.groups * tile.each
+    widened = tile.loads * tile.vector * (roles.item < 4) + of_few * (roles.few_item < 4)
+    others = _ADDRESS * (tile.loads + of_few / tile.few_vector)
+    return tile.threads * ((tile.products + widened) / gpu.madds + others / _ISSUED)
+
+
+def _count_reads(tile: FewTile) -> Any:
+    """Cycles in which a multiprocessor's own cache answers the loads of a block's step."""
+    roles = tile.roles
+    warps = tile.threads / WARP
+    of_weights = tile.loads * np.maximum(WARP * tile.vector * roles.item / _SHARED_BYTES, 1.0)
+    loads = tile.rows * tile.groups * tile.each / tile.few_vector
+    of_few = loads * np.maximum(tile.lanes * tile.few_vector * roles.few_item / _SHARED_BYTES, 1.0)
+    return warps * (of_weights + of_few)
+
+
+def _count_bytes(product: Product, tile: FewTile) -> Any:
+    """Bytes that the device's memory moves, each piece of the weights once."""
+    roles = tile.roles
+    rows, columns = product.extent(roles.few), product.extent(roles.weights)
+    along = np.minimum(tile.column_threads, WARP) if roles.turned else tile.lanes
+    wasted = np.maximum(_RUN_BYTES / (along * tile.vector * roles.item), 1.0)
+    once = columns * product.depth * roles.item * wasted + rows * product.depth * roles.few_item
+    return product.batch_extent * (once + rows * columns * product.out_bits / 8.0)

@@ -1,0 +1,166 @@
+"""The program of a product with few rows.
+
+Each block goes through the terms of its columns in steps. A thread first begins all loads of
+weights of its step, then multiplies them by each row. At the end threads that have terms of the
+same sums add these up, in an order that does not change. Where blocks share the terms of a sum, a
+second kernel adds what each of them has left in a workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spaces.targets.gpu import Gpu
+from spaces.templates.contraction.match import Match
+from spaces.templates.few_rows.grid import Grid
+from spaces.templates.few_rows.knobs import FewTile
+from spaces.templates.few_rows.operand import Operand
+from spaces.templates.few_rows.sums import Sums
+from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.places import count_tiles
+from spaces.templates.products.product import Product
+
+_ENTRY = "tirx.device_entry"
+
+
+def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> Any:
+    """The PrimFunc of a setting.
+
+    Args:
+        match: the program, tidied up.
+        gpu: the device; the grid is as large as the product.
+    """
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    with IRBuilder() as builder, T.prim_func():
+        epilogue = begin_program(T, match, product.c)
+        writer = _Writer(T, product, tile, epilogue, match.main)
+        writer.results.allocate()
+        with T.attr({_ENTRY: True}):
+            writer.write()
+        if tile.splits > 1:
+            with T.attr({_ENTRY: True}):
+                writer.results.add()
+    return builder.get()
+
+
+class _Writer:
+    """Writes the kernel that multiplies."""
+
+    def __init__(
+        self, T: Any, product: Product, tile: FewTile, epilogue: Epilogue, main: Any
+    ) -> None:
+        self._t, self._tile = T, tile
+        extents = [axis.dom.extent for axis in main.iter_vars]
+        roles = tile.roles
+        self._few, self._weights = (
+            Operand(T, product, number, epilogue.operands[number], extents, vector)
+            for number, vector in ((roles.few, tile.few_vector), (roles.weights, tile.vector))
+        )
+        self._grid = Grid(T, product, tile, self._few, self._weights, extents)
+        self.results = Sums(T, product, tile, self._grid, epilogue, extents)
+
+    def write(self) -> None:
+        """Write what the threads do."""
+        T, tile = self._t, self._tile
+        block = T.cta_id([self._grid.blocks])
+        thread = T.thread_id([tile.threads])
+        self._share = self._grid.share(block, thread)
+        self._of_weights = self._weights.allocate(tile.loads)
+        self._of_few = self._few.allocate(tile.rows * tile.each // tile.few_vector)
+        self._wide = T.alloc_buffer((tile.columns * tile.width,), "float32", scope="local")
+        self._factor = T.alloc_buffer((1,), "float32", scope="local")
+        sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+        with T.unroll(tile.sums) as i:
+            T.buffer_store(sums, T.float32(0), [i])
+        self._go_through(sums)
+        self.results.store(self._share, thread, sums)
+
+    def _go_through(self, sums: Any) -> None:
+        """Go through a block's share of the steps."""
+        T, tile, terms = self._t, self._tile, self._grid.terms
+        steps = count_tiles(terms, tile.step_terms)
+        own = count_tiles(steps - self._share.split, tile.splits)
+        with T.serial(own) as turn:
+            self._step((turn * tile.splits + self._share.split) * tile.step_terms, sums)
+
+    def _step(self, first: Any, sums: Any) -> None:
+        """Load and multiply the terms of a step, which begin at one."""
+        T, tile, share = self._t, self._tile, self._share
+
+        def place(group: Any) -> Any:
+            return first + (group * tile.term_threads + share.along) * tile.each
+
+        if tile.roles.turned:
+            with T.unroll(tile.each) as term:
+                self._load_weights(term, place(0) + term)
+        else:
+            with T.unroll(tile.groups) as group:
+                self._load_weights(group, place(group))
+        with T.unroll(tile.groups) as group:
+            self._load_few(place(group))
+            with T.unroll(tile.each) as term:
+                self._multiply(group, term, sums)
+
+    def _load_weights(self, number: Any, term: Any) -> None:
+        """Load from all columns of a thread what begins at a term."""
+        T, tile, share, weights = self._t, self._tile, self._share, self._weights
+        with T.unroll(tile.columns) as c:
+            column = share.column + (c * tile.column_threads + share.across) * tile.width
+            column = self._keep_inside(column, self._grid.columns, tile.block_columns, tile.width)
+            load = number * tile.columns + c
+            self._where(
+                term,
+                lambda: weights.load(self._of_weights, load, column, term, share.batch),
+                lambda: weights.clear(self._of_weights, load),
+            )
+
+    def _load_few(self, term: Any) -> None:
+        """Load from each row the terms of a group."""
+        T, tile, share, few = self._t, self._tile, self._share, self._few
+        pieces = tile.each // tile.few_vector
+        with T.unroll(tile.rows) as r, T.unroll(pieces) as piece:
+            row = self._keep_inside(share.row + r, self._grid.rows, tile.rows, 1)
+            at, load = term + piece * tile.few_vector, r * pieces + piece
+            self._where(
+                at,
+                lambda: few.load(self._of_few, load, row, at, share.batch),
+                lambda: few.clear(self._of_few, load),
+            )
+
+    def _keep_inside(self, place: Any, size: Any, tile: int, width: int) -> Any:
+        """A row or column that there is: what others are multiplied by is not stored."""
+        if isinstance(size, int) and size % tile == 0:
+            return place
+        return self._t.min(place, size - width)
+
+    def _where(self, term: Any, load: Callable[[], None], clear: Callable[[], None]) -> None:
+        """Load where there are terms."""
+        T, terms = self._t, self._grid.terms
+        if isinstance(terms, int) and terms % self._tile.step_terms == 0:
+            load()
+            return
+        with T.If(term < terms):
+            with T.Then():
+                load()
+            with T.Else():
+                clear()
+
+    def _multiply(self, group: Any, term: Any, sums: Any) -> None:
+        """Multiply a term of a thread's columns by all rows."""
+        T, tile = self._t, self._tile
+        with T.unroll(tile.columns) as c, T.unroll(tile.width) as w:
+            load, place = (term, w) if tile.roles.turned else (group, term)
+            value = self._weights.widen(self._of_weights, load * tile.columns + c, place)
+            T.buffer_store(self._wide, value, [c * tile.width + w])
+        own = tile.columns * tile.width
+        pieces = tile.each // tile.few_vector
+        with T.unroll(tile.rows) as r:
+            load = r * pieces + term // tile.few_vector
+            value = self._few.widen(self._of_few, load, term % tile.few_vector)
+            T.buffer_store(self._factor, value, [0])
+            with T.unroll(own) as i:
+                total = sums[r * own + i] + self._factor[0] * self._wide[i]
+                T.buffer_store(sums, total, [r * own + i])
