@@ -70,7 +70,7 @@ def test_it_comes_after_templates_for_any_number_of_rows() -> None:
 def test_many_rows_and_other_types_are_left_to_others() -> None:
     assert names(product(AMPERE, 32, 200, 64, kind="float32")) == [NAME]
     assert names(product(AMPERE, 33, 200, 64, kind="float32")) == []
-    assert names(product(AMPERE, 1, 200, 64, kind="float64")) == []
+    assert NAME not in names(product(AMPERE, 1, 200, 64, kind="float64"))
 
 
 def test_devices_without_copies_ahead_have_it_too() -> None:
