@@ -21,6 +21,7 @@ from spaces.frontends.pytorch.products import product_converters
 from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
+from spaces.lowering.index_bounds import bound_indices
 from tuner.errors import TunerError, first_line
 
 
@@ -111,7 +112,7 @@ def _check_legal(module: Any, path: Path) -> None:
     from tvm.relax.transform import LegalizeOps
 
     try:
-        LegalizeOps()(module)
+        LegalizeOps()(bound_indices(module))  # of others TVM warns
     except Exception as error:  # it raises whatever is raised within
         raise TunerError(f"{path}: cannot lower the graph: {first_line(error)}") from error
 
