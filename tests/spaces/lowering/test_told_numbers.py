@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spaces.codegen.executable import compile_module, run_once
+from spaces.lowering.extract_tasks import describe_untuned, extract
 from spaces.lowering.lower import lower
 
 pytestmark = pytest.mark.tvm
@@ -64,3 +65,20 @@ def test_two_such_numbers_keep_their_order() -> None:
 
     got = run(positions(column), 2, 5)
     np.testing.assert_array_equal(got, np.array([[5], [8]]) * np.array([12, 13]))
+
+
+def test_what_is_told_numbers_is_no_task_and_says_why() -> None:
+    from tvm import relax
+
+    def rows(builder: Any, n: Any, past: Any) -> Any:
+        range_ = builder.emit(relax.op.arange(past, past + n, 1, "int64"))
+        column = builder.emit(relax.op.expand_dims(range_, [1]))
+        wide = builder.emit(relax.op.astype(column, "float32"))
+        return builder.emit(relax.op.nn.softmax(wide, axis=0))
+
+    lowered = lower(positions(rows), LLVM)
+    shapes = (((("n", 3), ("past", 4)), 1.0),)
+    assert [task.name for task in extract(lowered, LLVM, None, shapes)] == ["softmax"]
+    told = describe_untuned(lowered, shapes)
+    assert told.startswith("1 function is left as it is, since numbers are handed in")
+    assert "(past)" in told
