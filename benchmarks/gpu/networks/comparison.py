@@ -54,9 +54,7 @@ def compare(name: str, arch: str, run: Path, *, trials: int, only: str = "*") ->
         "network": name,
         "arch": arch,
         "tasks": len(result.best),
-        "tuned": sorted(
-            row["task"] for row in result.best if row.get("trace") or row.get("kernels")
-        ),
+        "tuned": sorted(row["name"] for row in result.best if row["trace"] or row["kernel_set"]),
         "trials": trials,
         "tuned_s": tuned_s,
         "sizes": rows,
