@@ -327,16 +327,16 @@ def test_a_size_that_is_in_a_sum_alone_is_what_the_other_terms_leave(new: int, p
     rows = relax.Var("rows", relax.TensorType((n,), "float32"))
     before = relax.Var("before", relax.TensorType((known,), "float32"))
 
-    def behind(whole: Any, some: Any) -> Any:
+    def behind(whole: Any, some: Any, first: Any) -> Any:
         def element(i: Any) -> Any:
-            return te.if_then_else(whole[known + i] > some[i], 0.0, whole[known + i] + known)
+            return te.if_then_else(whole[first + i] > some[i], 0.0, whole[first + i] + first)
 
-        return te.compute((n,), element, name="behind")
+        return te.compute(some.shape, element, name="behind")
 
     with builder.function("main", [rows, before]):
         with builder.dataflow():
             whole = builder.emit(relax.op.concat((before, rows), 0))
-            out = builder.emit_output(builder.emit_te(behind, whole, rows))
+            out = builder.emit_output(builder.emit_te(behind, whole, rows, known))
         builder.emit_func_output(out)
     lowered = lower(builder.get(), LLVM)
     shapes = (((("n", new), ("past", past)), 1.0),)
