@@ -12,12 +12,16 @@ from spaces.ir.accesses import find_written, functions_called, tensors_handed_ou
 def why_left(function: Any) -> str:
     """Why nobody can tune a program, in words that follow "since"; empty where one can.
 
-    Outputs are checked against those of the unscheduled program, on tensors that lie in one piece.
+    Outputs are checked against those of the unscheduled program, on tensors that lie in one piece
+    and whose sizes are all that it has to be told.
     """
     if tensors_handed_out(function):
         callees = functions_called(function)
         named = f", {', '.join(callees)}," if callees else ""
         return f"tensors in there go to functions of a library{named} which no schedule reaches"
+    if told := [param for param in function.params if tvm_compat.param_dims(param) is None]:
+        names = ", ".join(str(param.name) for param in told)
+        return f"numbers are handed in besides tensors ({names})"
     if layout := own_layout(function):
         return f"tensors in there do not lie in one piece ({layout})"
     return "" if find_written(function) else "no parameter is written in there"

@@ -317,9 +317,10 @@ def torch_imported(program: Any, converters: Mapping[str, Any]) -> tuple[Any, di
     return module, importer.env
 
 
-def stock_convolution(importer: Any, node: Any) -> Any:
-    """Convert a convolution as TVM's importer of PyTorch does: with a result in float32."""
-    return importer._convolution(node)
+def stock_converter(importer: Any, name: str) -> Any:
+    """What TVM's importer of PyTorch converts an operator with, where we have another converter:
+    a function of the node."""
+    return importer.create_convert_map()[name]
 
 
 def llvm_version() -> str:

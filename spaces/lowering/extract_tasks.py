@@ -73,7 +73,7 @@ def describe_untuned(lowered: Any, shapes: Shapes = ()) -> str:
     depending = depending_on_data(lowered, shapes)
     left: dict[str, list[str]] = {}
     for name in call_counts(lowered):
-        if is_scheduled(lowered[name]):
+        if is_scheduled(lowered[name]) or only_writes_sizes(lowered[name]):
             continue
         why = _DEPENDS if name in depending else why_left(lowered[name])
         if why:

@@ -32,6 +32,7 @@ from spaces.lowering.relax_passes import (
     multiply_powers,
 )
 from spaces.lowering.sorted_axes import sort_last_axes
+from spaces.lowering.told_numbers import tell_by_shapes
 from spaces.targets.backends import backend_of, load
 from spaces.targets.target import resolve_target
 from tuner.errors import UsageError
@@ -156,18 +157,20 @@ def _programs(module: Any) -> Any:
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
-    passes = [
+    chosen = [
         transform.LegalizeOps(legalizations()),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
         transform.FuseOps(),
+    ]
+    fused = [
         transform.FuseTIR(),
         transform.RewriteDataflowReshape(),
         transform.DeadCodeElimination(),
         transform.CanonicalizeBindings(),
     ]
-    return Sequential(passes)(module)
+    return Sequential(fused)(tell_by_shapes(Sequential(chosen)(module)))
 
 
 def _without_aliases(module: Any) -> Any:

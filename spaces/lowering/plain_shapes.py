@@ -199,6 +199,25 @@ def _solve(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
     return solved
 
 
+def _solve_sums(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
+    """What is left of such sums without the other terms, which are known: of `past + n` with n
+    rows the `past` before them."""
+    import tvm
+
+    solved: dict[Any, Any] = {}
+    equal = tvm.sym.Analyzer().can_prove_equal
+    for dim, var in found:
+        inside = variables(dim)
+        unknown = [v for v in inside if str(v.name) not in known]
+        if len(inside) < 2 or len(unknown) != 1:
+            continue
+        (left,) = unknown
+        others = rewrite.substitute(dim, [(left, tvm.tirx.const(0, str(left.ty.dtype)))])
+        if equal(dim, left + others):
+            solved.setdefault(left, var - others)
+    return solved
+
+
 def _plain(function: Any) -> tuple[Any, list[int]]:
     """A PrimFunc with plain dimensions, and the positions of parameters that it lost."""
     import tvm
@@ -212,7 +231,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     made = _in_terms_of(function, found) if found else function
     body = made.body
     known = symbols(made)
-    if left := _solve(found, set(known)):
+    if left := {**_solve(found, set(known)), **_solve_sums(found, set(known))}:
         body = structural_map(body, (tvm.ir.Var, lambda var: left.get(var, var)))
     needed = _used(made.params, body)
     unneeded = [i for i in scalars if not any(made.params[i].same_as(v) for v in needed)]

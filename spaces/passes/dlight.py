@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spaces.intrinsics.registration import stub_intrinsics
 from spaces.targets.backends import backend_of
 from spaces.targets.target import parse_target
 
@@ -12,6 +13,7 @@ from spaces.targets.target import parse_target
 def gpu_rules() -> tuple[Any, ...]:
     """The rules for a GPU, in the order in which TVM's own compilers try them; the last applies to
     any program."""
+    stub_intrinsics()  # the first one imports those for CUDA, in TVM all that there are
     from tvm.s_tir.dlight import gpu
 
     return (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())

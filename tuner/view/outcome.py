@@ -140,7 +140,9 @@ def next_steps(
             ("export", f"tuner export {name} --lib model.so", "the compiled model"),
             ("verify", f"tuner verify {name}", "whether the gain holds"),
         ]
-    if left:
+    if any(task.candidate for task, _ in left):
         what = "what the schedules do, and what is against them"
         wanted.append(("explain", f"tuner explain {name}", what))
+    elif left:  # with symbolic dimensions each has a set of kernels
+        wanted.append(("best", f"tuner best {name}", "which kernel serves which shape"))
     return tuple(Step(text, why) for name, text, why in wanted if name in commands)[:_STEPS]

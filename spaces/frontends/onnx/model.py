@@ -12,6 +12,7 @@ from typing import Any
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
+from spaces.frontends.onnx.converters.wide_sums import accumulate_wide
 from spaces.frontends.onnx.dimension_names import name_dimensions
 from spaces.frontends.onnx.graph import graph_module
 from spaces.frontends.onnx.operators import unknown_operators
@@ -150,7 +151,7 @@ def _import(
                 said = ", ".join(f"{name}={size}" for name, size in sizes.items())
                 why = required.said.format(excess)
                 raise TunerError(f"--dim: with {said}, {required.node} {why}")
-    return with_plain_inputs(module)
+    return with_plain_inputs(accumulate_wide(module))
 
 
 def read_onnx(path: Path) -> Any:

@@ -18,9 +18,11 @@ from spaces.frontends.pytorch.archive import core_program, list_operators, opera
 from spaces.frontends.pytorch.by_onnx import read_by_onnx
 from spaces.frontends.pytorch.dims import NAMES_NOTE, read_kept_names, with_named_dims
 from spaces.frontends.pytorch.products import product_converters
+from spaces.frontends.pytorch.sums import sum_converters
 from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
+from spaces.lowering.index_bounds import bound_indices
 from tuner.errors import TunerError, first_line
 
 
@@ -60,7 +62,8 @@ def _import(program: Any, path: Path) -> Any:
     _check_operators(program, path)
     try:
         with hush():
-            module, made = tvm_compat.torch_imported(program, product_converters())
+            converters = {**product_converters(), **sum_converters()}
+            module, made = tvm_compat.torch_imported(program, converters)
     except Exception as error:  # converters raise whatever they meet
         raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
     is_symbolic = bool(symbols(module["main"]))
@@ -111,7 +114,7 @@ def _check_legal(module: Any, path: Path) -> None:
     from tvm.relax.transform import LegalizeOps
 
     try:
-        LegalizeOps()(module)
+        LegalizeOps()(bound_indices(module))  # of others TVM warns
     except Exception as error:  # it raises whatever is raised within
         raise TunerError(f"{path}: cannot lower the graph: {first_line(error)}") from error
 

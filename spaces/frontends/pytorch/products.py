@@ -1,20 +1,15 @@
-"""Matrix products, convolutions and running sums of PyTorch in their own element types.
+"""Matrix products and convolutions of PyTorch in their own element types.
 
-TVM's importer has products and convolutions give float32. In a model of another type that does not
-fit what comes next, or silently changes the type of the output. Of running sums of booleans, which
-count, it makes booleans.
+TVM's importer has them give float32. In a model of another type that does not fit what comes next,
+or silently changes the type of the output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from spaces.frontends.pytorch.precision import NARROW, WIDE, Converter, in_type, wide_of
 from spaces.ir import tvm_compat
-
-Converter = Callable[[Any, Any], Any]
-_NARROW = ("float16", "bfloat16")
-"""Added up in float32 and then rounded, as PyTorch does."""
 
 
 def product_converters() -> dict[str, Converter]:
@@ -26,7 +21,6 @@ def product_converters() -> dict[str, Converter]:
         "addmm.default": _add_product,
         "baddbmm.default": _add_product,
         "convolution.default": _convolution,
-        "cumsum.default": _running_sum,
     }
 
 
@@ -57,9 +51,8 @@ def _multiply(importer: Any, left: Any, right: Any) -> Any:
     from tvm import relax
 
     dtype = tvm_compat.param_dtype(left)
-    wide = "float32" if dtype in _NARROW else dtype
-    product = importer.block_builder.emit(relax.op.matmul(left, right, out_dtype=wide))
-    return _cast(importer, product, dtype)
+    product = importer.block_builder.emit(relax.op.matmul(left, right, out_dtype=wide_of(dtype)))
+    return in_type(importer, product, dtype)
 
 
 def _convolution(node: Any, importer: Any) -> Any:
@@ -67,14 +60,14 @@ def _convolution(node: Any, importer: Any) -> Any:
 
     weight = importer.env[node.args[1]]
     dtype = tvm_compat.param_dtype(weight)
-    if dtype == "float32":
-        return tvm_compat.stock_convolution(importer, node)
-    if dtype not in _NARROW:
+    if dtype == WIDE:
+        return _stock_convolution(importer, node)
+    if dtype not in NARROW:
         raise ValueError(f"convolutions in {dtype} are not supported")
     bias = node.args[2]
     node.update_arg(2, None)  # the importer would add it to a sum of another type
     try:
-        result = _cast(importer, tvm_compat.stock_convolution(importer, node), dtype)
+        result = in_type(importer, _stock_convolution(importer, node), dtype)
     finally:
         node.update_arg(2, bias)
     if bias is None:
@@ -84,17 +77,6 @@ def _convolution(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(relax.op.add(result, bias))
 
 
-def _running_sum(node: Any, importer: Any) -> Any:
-    from tvm import relax
-
-    given = importer.env[node.args[0]]
-    dtype = str(node.meta["val"].dtype).removeprefix("torch.")
-    return importer.block_builder.emit(relax.op.cumsum(_cast(importer, given, dtype), node.args[1]))
-
-
-def _cast(importer: Any, value: Any, dtype: str) -> Any:
-    from tvm import relax
-
-    if tvm_compat.param_dtype(value) == dtype:
-        return value
-    return importer.block_builder.emit(relax.op.astype(value, dtype))
+def _stock_convolution(importer: Any, node: Any) -> Any:
+    """What TVM's importer makes of a convolution: a result in float32."""
+    return tvm_compat.stock_converter(importer, "convolution.default")(node)

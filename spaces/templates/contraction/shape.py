@@ -39,7 +39,8 @@ class Axis:
     @property
     def single(self) -> bool:
         """Whether it has one step, for every shape."""
-        return self.extent == 1 and not self.symbolic
+        # Of several shapes that are estimated together the extent is one of each.
+        return not self.symbolic and bool(np.all(self.extent == 1))
 
 
 @dataclass(frozen=True, slots=True)

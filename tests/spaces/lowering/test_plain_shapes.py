@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spaces.codegen.executable import compile_module, run_once
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
+from spaces.lowering.extract_tasks import describe_untuned
+from spaces.lowering.lower import lower
 from spaces.lowering.plain_shapes import with_plain_inputs, with_plain_shapes
 from tuner.dynamic.derived_names import base_of, derive
 
 pytestmark = pytest.mark.tvm
+LLVM = '{"kind":"llvm","num-cores":1}'
 
 
 def var(name: str, dtype: str = "int64") -> Any:
@@ -312,3 +316,31 @@ def test_two_expressions_of_inputs_are_two_dimensions() -> None:
 def test_an_input_that_is_a_variable_alone_leaves_a_graph_as_it_is() -> None:
     module = graph_over(var("T"), 3)
     assert with_plain_inputs(module).same_as(module)
+
+
+@pytest.mark.parametrize(("new", "past"), [(3, 4), (1, 7), (2, 0)])
+def test_a_size_that_is_in_a_sum_alone_is_what_the_other_terms_leave(new: int, past: int) -> None:
+    from tvm import relax, te, tirx
+
+    n, known = tirx.Var("n", "int64"), tirx.Var("past", "int64")
+    builder = relax.BlockBuilder()
+    rows = relax.Var("rows", relax.TensorType((n,), "float32"))
+    before = relax.Var("before", relax.TensorType((known,), "float32"))
+
+    def behind(whole: Any, some: Any, first: Any) -> Any:
+        def element(i: Any) -> Any:
+            return te.if_then_else(whole[first + i] > some[i], 0.0, whole[first + i] + first)
+
+        return te.compute(some.shape, element, name="behind")
+
+    with builder.function("main", [rows, before]):
+        with builder.dataflow():
+            whole = builder.emit(relax.op.concat((before, rows), 0))
+            out = builder.emit_output(builder.emit_te(behind, whole, rows, known))
+        builder.emit_func_output(out)
+    lowered = lower(builder.get(), LLVM)
+    shapes = (((("n", new), ("past", past)), 1.0),)
+    assert describe_untuned(lowered, shapes) == ""
+    x, y = np.arange(new, dtype="float32"), np.ones(past, "float32")
+    (got,) = run_once(compile_module(lowered, LLVM), [x, y])
+    np.testing.assert_array_equal(got, x + past)

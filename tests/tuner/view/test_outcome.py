@@ -26,7 +26,7 @@ from tuner.view.progress import Snapshot
 from tuner.view.run_view import RunView
 from tuner.view.task_view import TaskView
 
-ALL = {"tune", "status", "doctor", "bench", "export", "explain", "verify"}
+ALL = {"tune", "status", "doctor", "bench", "export", "explain", "verify", "best"}
 
 
 def task(
@@ -35,9 +35,10 @@ def task(
     default_s: float | None,
     best_s: float | None,
     history: tuple[float | None, ...] = (),
+    candidate: str = "winner",
 ) -> TaskView:
     counts = {Status.OK: len(history)}
-    return TaskView(name, name, weight, 0.0, counts, default_s, best_s, history)
+    return TaskView(name, name, weight, 0.0, counts, default_s, best_s, history, candidate)
 
 
 CONV = task("conv", 2.0, 0.010, 0.004, (0.008,) * 30 + (0.004,) * 10)
@@ -115,6 +116,12 @@ BENCH, EXPORT = "tuner bench runs/x", "tuner export runs/x --lib model.so"
 )
 def test_what_to_do_next_fits_how_it_ended(view: RunView, ended: str, wanted: list[str]) -> None:
     assert steps(view, ended) == wanted
+
+
+def test_kernels_for_many_shapes_are_shown_and_not_explained() -> None:
+    open_task = task("matmul", 1.0, None, 0.004, (0.004,) * 40, candidate="")
+    assert steps(run(open_task)) == ["tuner best runs/x"]
+    assert steps(run(open_task, NOTHING_WON.tasks[0])) == ["tuner explain runs/x"]
 
 
 def test_a_budget_that_was_spent_before_any_trial_was_too_small() -> None:

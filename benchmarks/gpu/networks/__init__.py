@@ -1,0 +1,1 @@
+"""Whole networks in halves, tuned and run on the emulated device, beside PyTorch."""
