@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+HALVES = ("float16", "bfloat16")
+"""Floats of 16 bits, whose sums are accumulated in float32."""
 NUMPY_FLOATS = ("float16", "float32", "float64")
 """The floating point types that NumPy has of its own."""
 

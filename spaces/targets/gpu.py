@@ -17,7 +17,7 @@ STATIC_SHARED_BYTES = 48 << 10
 launch, as TVM does for the scope `shared.dyn`."""
 THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 """Of a block, on every device since sm_50."""
-HALVES = 80
+COPIES_AHEAD = 80
 """From this architecture on tensor cores multiply halves that were copied ahead (PTX ISA,
 "cp.async")."""
 _MOST_REGISTERS = 255

@@ -6,10 +6,15 @@ or silently changes the type of the output.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from spaces.frontends.pytorch.precision import NARROW, WIDE, Converter, in_type, wide_of
+from spaces.frontends.precision import WIDE, in_type, wide_of
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
+
+Converter = Callable[[Any, Any], Any]
+"""Gives an expression for a node and TVM's importer."""
 
 
 def product_converters() -> dict[str, Converter]:
@@ -52,7 +57,7 @@ def _multiply(importer: Any, left: Any, right: Any) -> Any:
 
     dtype = tvm_compat.param_dtype(left)
     product = importer.block_builder.emit(relax.op.matmul(left, right, out_dtype=wide_of(dtype)))
-    return in_type(importer, product, dtype)
+    return in_type(importer.block_builder, product, dtype)
 
 
 def _convolution(node: Any, importer: Any) -> Any:
@@ -62,12 +67,12 @@ def _convolution(node: Any, importer: Any) -> Any:
     dtype = tvm_compat.param_dtype(weight)
     if dtype == WIDE:
         return _stock_convolution(importer, node)
-    if dtype not in NARROW:
+    if dtype not in HALVES:
         raise ValueError(f"convolutions in {dtype} are not supported")
     bias = node.args[2]
     node.update_arg(2, None)  # the importer would add it to a sum of another type
     try:
-        result = in_type(importer, _stock_convolution(importer, node), dtype)
+        result = in_type(importer.block_builder, _stock_convolution(importer, node), dtype)
     finally:
         node.update_arg(2, bias)
     if bias is None:

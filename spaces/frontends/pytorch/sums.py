@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.pytorch.precision import NARROW, WIDE, Converter, dtype_of_node, in_type
+from spaces.frontends.precision import WIDE, in_type
+from spaces.frontends.pytorch.products import Converter
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
 
 _SUMS = (
     *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
@@ -33,17 +35,17 @@ def _widened(name: str) -> Converter:
     """What TVM's importer does for an operator, of halves in float32."""
 
     def convert(node: Any, importer: Any) -> Any:
-        dtype, given = dtype_of_node(node), importer.env[node.args[0]]
-        if dtype not in NARROW:
+        dtype, given = _find_type(node), importer.env[node.args[0]]
+        if dtype not in HALVES:
             return tvm_compat.stock_converter(importer, name)(node)
         said = node.kwargs
-        importer.env[node.args[0]] = in_type(importer, given, WIDE)
+        importer.env[node.args[0]] = in_type(importer.block_builder, given, WIDE)
         node.kwargs = {key: value for key, value in said.items() if key != "dtype"}
         try:
             found = tvm_compat.stock_converter(importer, name)(node)
         finally:
             importer.env[node.args[0]], node.kwargs = given, said
-        return in_type(importer, found, dtype)
+        return in_type(importer.block_builder, found, dtype)
 
     return convert
 
@@ -51,7 +53,12 @@ def _widened(name: str) -> Converter:
 def _running_sum(node: Any, importer: Any) -> Any:
     from tvm import relax
 
-    dtype, given = dtype_of_node(node), importer.env[node.args[0]]
-    wide = in_type(importer, given, WIDE if dtype in NARROW else dtype)
+    dtype, given = _find_type(node), importer.env[node.args[0]]
+    wide = in_type(importer.block_builder, given, WIDE if dtype in HALVES else dtype)
     found = importer.block_builder.emit(relax.op.cumsum(wide, node.args[1]))
-    return in_type(importer, found, dtype)
+    return in_type(importer.block_builder, found, dtype)
+
+
+def _find_type(node: Any) -> str:
+    """The element type that PyTorch says a node has."""
+    return str(node.meta["val"].dtype).removeprefix("torch.")

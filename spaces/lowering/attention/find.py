@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.element_types import HALVES
 from spaces.ir.guard import Unsuitable
 from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
 from spaces.lowering.attention.views import (
@@ -19,8 +20,6 @@ from spaces.lowering.attention.views import (
     shrink,
 )
 
-HALVES = ("float16", "bfloat16")
-"""Types of queries, keys and values."""
 WIDEST = 256
 """Elements of a query or a value, at most."""
 _MATMUL, _SOFTMAX, _CAST = "relax.matmul", "relax.nn.softmax", "relax.astype"

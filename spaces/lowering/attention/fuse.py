@@ -17,7 +17,7 @@ from spaces.lowering.relax_rewrite import (
     variables,
     write_anew,
 )
-from spaces.targets.gpu import HALVES
+from spaces.targets.gpu import COPIES_AHEAD
 from spaces.targets.nvidia.numbers import architecture_of
 
 
@@ -27,7 +27,7 @@ def fuse_attention(module: Any, target: Any) -> Any:
 
     What is left of their steps is not read any more, and is left to `DeadCodeElimination`.
     """
-    if architecture_of(str(target.attrs.get("arch", ""))) < HALVES:
+    if architecture_of(str(target.attrs.get("arch", ""))) < COPIES_AHEAD:
         return module
     named = {str(variable.name_hint): f for variable, f in module.functions.items()}
     graph: Any = named.get("main")

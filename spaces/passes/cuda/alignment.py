@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.element_types import HALVES
 
 _INJECTION = "s_tir.InjectPTXAsyncCopy"
 """TVM's pass that makes instructions of the copies in a scope."""
@@ -19,7 +20,6 @@ _STAGES = "software_pipeline_async_stages"
 _SHARED = ("shared", "shared.dyn")
 _SIZES = (4, 8, 16)
 """Bytes that cp.async copies (PTX ISA, "cp.async")."""
-_HALVES = ("float16", "bfloat16")
 _MOST_PLACES = 4
 _CONDITION = "tirx.if_then_else"
 
@@ -126,7 +126,7 @@ def _has_halves(statement: Any) -> bool:
     structural_walk(
         statement, (tvm.tirx.BufferStore, lambda store: found.append(str(store.buffer.dtype)))
     )
-    return any(dtype in _HALVES for dtype in found)
+    return any(dtype in HALVES for dtype in found)
 
 
 def _is_row(loop: Any) -> bool:

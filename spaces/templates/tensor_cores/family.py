@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spaces.targets.gpu import HALVES, Gpu
+from spaces.targets.gpu import COPIES_AHEAD, Gpu
 from spaces.templates.products.family import Family
 from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
@@ -35,4 +35,4 @@ def family_of(gpu: Gpu) -> Family | None:
     """The family of a device; None where its tensor cores are older."""
     if gpu.architecture == _HOPPER:
         return HOPPER
-    return AMPERE if gpu.architecture >= HALVES else None
+    return AMPERE if gpu.architecture >= COPIES_AHEAD else None

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spaces.frontends.onnx.contributed.text import Lines, Write, has, read_attribute, real
-from spaces.frontends.onnx.converters.precision import NARROW
 from spaces.frontends.onnx.node import Node
+from spaces.ir.element_types import HALVES
 
 
 def _simplify(node: Node) -> str:
@@ -20,7 +20,7 @@ def _simplify(node: Node) -> str:
 def _scale(node: Node, lines: Lines, value: str, scale: str, axes: list[int]) -> None:
     """Bind `y`, a value over its root mean square, and `inverse`, one over that, which is computed
     in float32 where the value has fewer digits."""
-    narrow = node.operand(0).dtype in NARROW
+    narrow = node.operand(0).dtype in HALVES
     value = lines.set("wide", f"Cast<to = 1>({value})") if narrow else value
     squares = lines.set("squares", f"Mul({value}, {value})")
     mean = lines.set("mean", f"ReduceMean({squares}, {lines.numbers('axes', axes)})")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import NARROW, WIDE
+from spaces.frontends.precision import WIDE
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
 
 _SUMMING = frozenset(
     {"relax.matmul"}
@@ -43,8 +44,8 @@ def accumulate_wide(module: Any) -> Any:
 def _sums_narrow(call: Any) -> bool:
     return (
         tvm_compat.operator_name(call) in _SUMMING
-        and tvm_compat.param_dtype(call.args[0]) in NARROW
-        and call.attrs.out_dtype in (None, "", *NARROW)
+        and tvm_compat.param_dtype(call.args[0]) in HALVES
+        and call.attrs.out_dtype in (None, "", *HALVES)
     )
 
 

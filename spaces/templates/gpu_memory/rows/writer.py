@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
 from spaces.templates.gpu_memory.elements import Elements, Places, Slot
 from spaces.templates.gpu_memory.program import Group, Part, Program, Walk
 from spaces.templates.gpu_memory.rows.joined_sums import Threads, join_columns, join_rows
@@ -19,8 +20,6 @@ from spaces.templates.gpu_memory.rows.steps import Steps, Way
 from spaces.templates.gpu_memory.sizes import SymbolicSizes
 from spaces.templates.gpu_memory.vectors import is_whole
 from spaces.templates.gpu_memory.versions import Writer, write_versions
-
-_SMALL_FLOATS = ("float16", "bfloat16")
 
 
 def write_program(program: Program, parameters: Sequence[Any], setting: Setting, held: int) -> Any:
@@ -164,7 +163,7 @@ class _Writer:
         """The sums of a part, the same in all threads that share an item."""
         T, body = self._t, part.body
         dtype = str(body.target.dtype)
-        dtype = "float32" if dtype in _SMALL_FLOATS else dtype
+        dtype = "float32" if dtype in HALVES else dtype
         sums = T.alloc_buffer((self._own,), dtype, scope="local")
         with T.unroll(self._own) as i:
             T.buffer_store(sums, _cast(body.start, dtype), [i])

@@ -12,11 +12,10 @@ import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.casts import convert_to
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.ir.element_types import NUMPY_FLOATS, is_float
+from spaces.ir.element_types import HALVES, NUMPY_FLOATS, is_float
 
 _SELU = 1.67326319217681884765625, 1.05070102214813232421875
 _ALPHA, _LEAK = 1.0, float(np.float32(0.01))
-SHORT = ("float16", "bfloat16")
 _WIDENED = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan")
 
 
@@ -125,7 +124,7 @@ def _shrink(node: Node, builder: Any) -> Any:
     emit, value = builder.emit, node.input(0)
     assert value is not None
     x, dtype = value.tensor(builder), value.dtype
-    kind = "float32" if dtype in SHORT else dtype if is_float(dtype) else "float64"
+    kind = "float32" if dtype in HALVES else dtype if is_float(dtype) else "float64"
     x = x if kind == dtype else emit(relax.op.astype(x, kind))
     edge, bias = (float(node.attributes.get(k, n)) for k, n in (("lambd", 0.5), ("bias", 0.0)))
     moved = [emit(op(x, relax.const(bias, kind))) for op in (relax.op.subtract, relax.op.add)]
@@ -165,7 +164,7 @@ def _in_32_bits(operator: str, node: Node, builder: Any) -> Any:
     from tvm import relax
 
     x, dtype = _floats(node, builder)
-    if dtype not in SHORT:
+    if dtype not in HALVES:
         return None
     wide = builder.emit(relax.op.astype(x, "float32"))
     return convert_to(builder, builder.emit(getattr(relax.op, operator)(wide)), dtype)

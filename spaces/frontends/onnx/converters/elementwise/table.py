@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.elementwise.activations import ACTIVATIONS, SHORT
+from spaces.frontends.onnx.converters.elementwise.activations import ACTIVATIONS
 from spaces.frontends.onnx.converters.elementwise.casts import convert_to
 from spaces.frontends.onnx.converters.elementwise.folded import fold_known
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import is_float, numpy_dtype
+from spaces.ir.element_types import HALVES, is_float, numpy_dtype
 
 _BROADCAST = {
     "Add": "add", "And": "logical_and", "Div": "divide", "Greater": "greater", "Less": "less",
@@ -120,7 +120,7 @@ def _remainder(node: Node, builder: Any) -> Any:
 
     a, b, dtype = _pair(node, builder)
     emit = builder.emit
-    if dtype in SHORT:
+    if dtype in HALVES:
         a, b = (emit(relax.op.astype(x, "float32")) for x in (a, b))
         return convert_to(builder, emit(_rest(node, builder, a, b, "float32")), dtype)
     return _rest(node, builder, a, b, dtype)
@@ -195,7 +195,7 @@ def _is_nan(node: Node, builder: Any) -> Any:
 
 def _compute(dtype: str) -> str:
     """A type that is computed with and holds each number of another one."""
-    return "float32" if dtype.startswith("float8") or dtype in SHORT else dtype
+    return "float32" if dtype.startswith("float8") or dtype in HALVES else dtype
 
 
 def _compare(operator: str, node: Node, builder: Any) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import in_type
 from spaces.frontends.onnx.node import Node
 from spaces.frontends.onnx.sizes import shape_expression
+from spaces.frontends.precision import in_type
 
 _OPAQUE = 8
 """TVM's number for programs that are not fused with others."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.precision import (
+from spaces.frontends.onnx.converters.statistics.softmax import along_one_axis
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.precision import (
     in_type,
     wide_of,
 )
-from spaces.frontends.onnx.converters.statistics.softmax import along_one_axis
-from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir.element_types import NUMPY_FLOATS
 
 _LAST_INDEX = 12

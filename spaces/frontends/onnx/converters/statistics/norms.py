@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import (
-    NARROW,
+from spaces.frontends.onnx.converters.statistics.group_norm import group_norm
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.sizes import Size
+from spaces.frontends.precision import (
     WIDE,
     in_type,
     wide_of,
 )
-from spaces.frontends.onnx.converters.statistics.group_norm import group_norm
-from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.onnx.sizes import Size
+from spaces.ir.element_types import HALVES
 
 _STASH = MappingProxyType({1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"})
 """Types of ONNX that statistics are given in."""
@@ -29,7 +29,7 @@ def _layer_norm(node: Node, builder: Any) -> Any:
     data, bias = node.operand(0), node.input(2)
     tensor, scale = node.tensor(0, builder), node.tensor(1, builder)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
-    plain = data.dtype in ("float16", WIDE) and stash in (*NARROW, WIDE)
+    plain = data.dtype in ("float16", WIDE) and stash in (*HALVES, WIDE)
     if plain and not any(node.outputs[1:]) and _spans(node, axes, (1, 2)):
         shift = relax.op.zeros_like(scale) if bias is None else bias.tensor(builder)
         return relax.op.nn.layer_norm(tensor, scale, builder.emit(shift), axes, epsilon)

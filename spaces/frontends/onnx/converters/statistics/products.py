@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import (
-    NARROW,
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.precision import (
     WIDE,
     in_type,
 )
-from spaces.frontends.onnx.node import Convert, Node
-from spaces.ir.element_types import is_float
+from spaces.ir.element_types import HALVES, is_float
 
 
 def _product(node: Node, builder: Any) -> Any:
     from tvm import relax
 
     dtype = node.operand(0).dtype
-    if dtype not in NARROW:
+    if dtype not in HALVES:
         return None
     pair = (node.tensor(number, builder) for number in (0, 1))
     return in_type(builder, builder.emit(relax.op.matmul(*pair, out_dtype=WIDE)), dtype)
@@ -34,7 +33,7 @@ def _general_product(node: Node, builder: Any) -> Any:
     dtype, emit = node.operand(0).dtype, builder.emit
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     is_whole = alpha.is_integer() and beta.is_integer()
-    if dtype not in NARROW and (is_float(dtype) or is_whole):
+    if dtype not in HALVES and (is_float(dtype) or is_whole):
         return None
     wide = WIDE if is_float(dtype) else "float64"
     pair = []
@@ -58,7 +57,7 @@ def _einsum(node: Node, builder: Any) -> Any:
     from tvm import topi
 
     dtype = node.operand(0).dtype
-    if dtype not in NARROW:
+    if dtype not in HALVES:
         return None
     wide = [
         in_type(builder, node.tensor(number, builder), WIDE) for number in range(len(node.inputs))

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.precision import (
-    in_type,
-    wide_of,
-)
 from spaces.frontends.onnx.converters.statistics.axes_at_run_time import reduce_at_run_time
 from spaces.frontends.onnx.converters.statistics.extremes import extreme
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size, shape_expression
+from spaces.frontends.precision import (
+    in_type,
+    wide_of,
+)
 from spaces.ir.element_types import is_float, numpy_dtype
 
 _AXES_ARE_OPERANDS = MappingProxyType({"ReduceSum": 13})

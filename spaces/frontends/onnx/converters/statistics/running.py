@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import (
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.precision import (
     in_type,
     wide_of,
 )
-from spaces.frontends.onnx.node import Convert, Node
 
 
 def _running(node: Node, builder: Any) -> Any:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.converters.precision import (
+from spaces.frontends.onnx.node import Convert, Node
+from spaces.frontends.onnx.sizes import shape_expression
+from spaces.frontends.precision import (
     in_type,
     wide_of,
 )
-from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.onnx.sizes import shape_expression
 
 _ONE_AXIS = 13
 """The version of ONNX from which such an operator looks along one axis. In an older one it looks

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
 
-NARROW = ("float16", "bfloat16")
-"""Types whose sums are accumulated in float32 and then rounded, as onnxruntime does."""
 WIDE = "float32"
+"""The type that halves are accumulated in and then rounded from, as onnxruntime and PyTorch do."""
 
 
 def wide_of(dtype: str) -> str:
     """The type that sums of elements of a type are accumulated in."""
-    return WIDE if dtype in NARROW else dtype
+    return WIDE if dtype in HALVES else dtype
 
 
 def in_type(builder: Any, tensor: Any, dtype: str) -> Any:
