@@ -14,6 +14,7 @@ from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
 from spaces.lowering.attention.views import (
     Index,
     Views,
+    broadcast,
     look_forward,
     look_through,
     read_number,
@@ -62,31 +63,32 @@ class Reader:
         Raises:
             Unsuitable: it is another kind of product.
         """
-        from tvm import tirx
+        from tvm import sym, tirx
 
         call = self._values[last]
         *outer, rows, columns = (_axis(name, dim) for name, dim in _name_dims(call))
         keys = _axis("n", _dims(call.args[1])[-2])
         before = [axis.var for axis in outer]
-        scores, softmax, is_safe = self._read_weights(call.args[0], [*before, rows.var, keys.var])
+        weights = broadcast(call.args[0], call, [*before, rows.var, keys.var])
+        scores, softmax, is_safe = self._read_weights(call.args[0], weights)
         score = tirx.Cast(SUMS, scores) if str(scores.ty.dtype) != SUMS else scores
         if self._scored is None:
             raise Unsuitable("scores are no products")
         product, scored = self._scored
         width = _axis("d", _dims(product.args[0])[-1])
         _check_axes(scored, rows, keys, columns, width)
+        (q, k), (_, v) = product.args, call.args
         ahead = scored[:-2]
-        query, by_query = self._read_factor(product.args[0], [*ahead, rows.var, width.var])
-        key, by_key = self._read_factor(product.args[1], [*ahead, width.var, keys.var])
-        value, by_value = self._read_factor(call.args[1], [*before, keys.var, columns.var])
+        query, by_query = self._read_factor(q, product, [*ahead, rows.var, width.var])
+        key, by_key = self._read_factor(k, product, [*ahead, width.var, keys.var])
+        value, by_value = self._read_factor(v, call, [*before, keys.var, columns.var])
         kinds = {str(load.tensor.dtype) for load in (query, key, value)}
         if len(kinds) != 1 or not kinds <= {*HALVES}:
             raise Unsuitable("queries, keys and values of other types")
         for load, axis in ((query, width), (key, width), (value, columns)):
             _check_dense(load, axis)
-        score = rewrite.substitute(
-            score, [(self._product, _times(self._product, by_query * by_key))]
-        )
+        scaled = [(self._product, _times(self._product, by_query * by_key))]
+        score = sym.Analyzer().simplify(rewrite.substitute(score, scaled))
         total = tirx.Var("total", str(call.ty.dtype))
         found = (*before, rows.var, columns.var)
         result, stored, index = self._read_result(last, _times(total, by_value), [*found])
@@ -100,7 +102,7 @@ class Reader:
 
     def _read_weights(self, tensor: Any, index: Index) -> tuple[Any, Any, bool]:
         """The scores that a tensor is the softmax of, that variable, and whether it is safe."""
-        is_safe, guard = False, None
+        is_safe, guard, keys = False, None, index[-1]
         while True:
             call: Any = self._values.get(tensor)
             name = tvm_compat.operator_name(call)
@@ -114,7 +116,7 @@ class Reader:
                 break
             else:
                 raise Unsuitable("weights are no softmax")
-        if int(call.attrs.axis) not in (-1, len(index) - 1):
+        if int(call.attrs.axis) not in (-1, len(index) - 1) or not index[-1].same_as(keys):
             raise Unsuitable("a softmax over another axis")
         if guard is not None:
             is_safe = self._is_guard(guard, call.args[0])
@@ -135,9 +137,9 @@ class Reader:
             return self._product
         return self._parameter(tensor, tensor)[tuple(index)]
 
-    def _read_factor(self, tensor: Any, index: Index) -> tuple[Load, float]:
+    def _read_factor(self, tensor: Any, product: Any, index: Index) -> tuple[Load, float]:
         """What a factor of a product is read from, and the number that it is multiplied by."""
-        number = 1.0
+        index, number = broadcast(tensor, product, index), 1.0
         while (call := self._values.get(tensor)) is not None:
             name = tvm_compat.operator_name(call)
             if (viewed := look_through(call, index)) is not None:
@@ -201,6 +203,8 @@ class Reader:
                 return False
             if name != _CAST:
                 names.append(name.removeprefix("relax."))
+            if name == "relax.max" and not _is_over_keys(call):
+                return False
             if name == "relax.equal":
                 lowest = read_number(call.args[1])
                 is_lowest = lowest is not None and lowest.value == -math.inf
@@ -208,6 +212,13 @@ class Reader:
                 return is_lowest and names == expected and call.args[0].same_as(scores)
             condition = call.args[0]
         return False
+
+
+def _is_over_keys(call: Any) -> bool:
+    """Whether a maximum is that of each row, which stays a dimension of one."""
+    last = len(_dims(call)) - 1
+    axes = [int(axis) for axis in call.attrs.axis or ()]
+    return bool(call.attrs.keepdims) and axes in ([-1], [last])
 
 
 def _name_dims(call: Any) -> list[tuple[str, Any]]:

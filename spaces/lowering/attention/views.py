@@ -142,6 +142,20 @@ def look_forward(call: Any, index: Index) -> Index | None:
 def shrink(tensor: Any, to: Any, index: Index) -> Index:
     """The index of a tensor that is broadcast to the shape of another, for an index of that."""
     dims, shape = (tvm_compat.tensor_dims(x) or [] for x in (tensor, to))
+    return _shrink(dims, shape, index)
+
+
+def broadcast(factor: Any, product: Any, index: Index) -> Index:
+    """The index of a factor whose batch is broadcast to that of a product of matrices.
+
+    Args:
+        index: the place in the product's batch, and the factor's own last two.
+    """
+    own, whole = (tvm_compat.tensor_dims(x) or [] for x in (factor, product))
+    return [*_shrink(own[:-2], whole[:-2], index[:-2]), *index[-2:]]
+
+
+def _shrink(dims: Sequence[Any], shape: Sequence[Any], index: Index) -> Index:
     last = range(len(shape) - len(dims), len(shape))
     return [
         index[n] * 0 if _is_one(dim) and not _is_one(shape[n]) else index[n]

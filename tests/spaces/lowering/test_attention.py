@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,20 @@ def turned_scores(g: Graph, q: Any, k: Any, v: Any) -> Any:
     return g.multiply(g.cast(g.emit(g.op.nn.softmax(scores, -1)), "float16"), v)
 
 
-@pytest.mark.parametrize("body", [with_weights, over_rows, scaled_weights, turned_scores])
+def guarded_columns(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Weights that are zero in columns, not rows, all of whose scores are minus infinity."""
+    lowest = g.number(-math.inf)
+    scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+    weights = g.emit(g.op.nn.softmax(scores, -1))
+    some = g.cast(g.emit(g.op.logical_not(g.emit(g.op.equal(scores, lowest)))), "int8")
+    none = g.emit(g.op.logical_not(g.cast(g.emit(g.op.max(some, -2, True)), "bool")))
+    zeros = g.emit(g.op.full_like(weights, g.number(0.0)))
+    return g.multiply(g.cast(g.emit(g.op.where(none, zeros, weights)), "float16"), v)
+
+
+@pytest.mark.parametrize(
+    "body", [with_weights, over_rows, scaled_weights, turned_scores, guarded_columns]
+)
 def test_what_is_another_computation_stays_as_it_is(body: Any) -> None:
     g = Graph()
     shapes = [[1, 2, 9, 16], [1, 2, 12, 16], [1, 2, 12, 16]]

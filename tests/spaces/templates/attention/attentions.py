@@ -183,6 +183,21 @@ def causal(s: Sizes, kind: str = "float16") -> Any:
     return g.write(body)
 
 
+def shared(s: Sizes, kind: str = "float16") -> Any:
+    """With keys and values of which all heads have the same; the product broadcasts them."""
+    g = Graph()
+    q = g.parameter([s.batch, s.heads, s.rows, s.width], kind)
+    k = g.parameter([s.batch, 1, s.keys, s.width], kind)
+    v = g.parameter([s.keys, s.columns], kind)
+
+    def body() -> Any:
+        scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+        weights = g.cast(g.emit(g.op.nn.softmax(scores, -1)), kind)
+        return g.cast(g.multiply(weights, v), kind)
+
+    return g.write(body)
+
+
 def _with_heads_in_front(s: Sizes, kind: str) -> tuple[Graph, tuple[Any, Any, Any]]:
     g = Graph()
     q = g.parameter([s.batch, s.heads, s.rows, s.width], kind)
@@ -195,6 +210,7 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "plain bfloat16": (lambda s: plain(s, "bfloat16"), (Sizes(2, 33, 65, 128, 128, 2),)),
     "one row": (plain, (Sizes(4, 1, 300, 64, 64, 4),)),
     "odd widths": (plain, (Sizes(2, 20, 45, 33, 21, 2),)),
+    "shared": (shared, (Sizes(3, 21, 40, 32, 24, 1, 2),)),
     "wide": (plain, (Sizes(1, 17, 70, 256, 256, 1),)),
     "masked": (masked, (Sizes(2, 37, 90, 32, 32, 2, 2),)),
     "chosen": (lambda s: chosen(s, "bfloat16"), (Sizes(2, 40, 71, 16, 48, 2, 2),)),
