@@ -1,5 +1,5 @@
 """What is asked beside our kernels, each in a process of its own with a limit: the vendor's
-libraries and Triton, a product for Hopper, the vendor's compute-sanitizer, the tests for a device.
+libraries and Triton, the best predicted settings, compute-sanitizer, the tests for a device.
 
 What a process that is killed, or fails, has said by then stays in the report, with the reason.
 """
@@ -20,7 +20,13 @@ from benchmarks.gpu.follow import follow
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.workloads import Workload
 
-HOPPER_SIZES = (1000, 4096)
+BEST = (
+    "product f16 4096",
+    "decode f16 1x4096x4096",
+    "attention f16 32x2048x128",
+    "softmax 4096x4096",
+)
+"""Programs whose best predicted settings are measured."""
 _ROOT = Path(__file__).resolve().parents[2]
 _SANITIZERS = "========="
 _KEPT_LINES = 4
@@ -43,15 +49,15 @@ def time_torch(report: Report, chosen: Sequence[Workload], *, triton: bool, limi
     report.miss(side, follow(command, limit_s=limit_s, note=note))
 
 
-def time_hopper(report: Report, *, limit_s: float) -> None:
-    """Note what `benchmarks.gpu.hopper` says of its product, of each size."""
-    for size in HOPPER_SIZES:
+def time_best(report: Report, *, limit_s: float) -> None:
+    """Note what `benchmarks.gpu.best` says of some programs, each in a process of its own."""
+    for name in BEST:
         lines: list[str] = []
-        failure = follow([*_module("hopper"), str(size)], limit_s=limit_s, note=lines.append)
+        failure = follow([*_module("best"), name], limit_s=limit_s, note=lines.append)
         if failure or not lines:
-            report.miss(f"hopper {size}", failure or "not a word")
+            report.miss(f"best {name}", failure or "not a word")
         else:
-            report.note(hopper=[*report.known.get("hopper", []), json.loads(lines[-1])])
+            report.note(best=[*report.known.get("best", []), json.loads(lines[-1])])
 
 
 def sanitize(

@@ -62,7 +62,7 @@ def tell(known: Mapping[str, Any]) -> None:
     """Print a line for each workload, and one for what else there is."""
     for name, row in known["rows"].items():
         _tell_row(name, row)
-    for what in ("hopper", "sanitizer", "tests", "missing"):
+    for what in ("best", "sanitizer", "tests", "missing"):
         if what in known:
             print(f"{what}: {known[what]}", flush=True)
 

@@ -39,6 +39,12 @@ def call_of(workload: Workload, rows: int = 0) -> tuple[Callable[..., Any], list
         batch, channels, size, filters, width = sizes
         x, w = drawn(batch, channels, size, size), drawn(filters, channels, width, width)
         return (lambda a, b: functional.conv2d(a, b, padding=width // 2)), [x, w]
+    if workload.kind == "attention":
+        heads, length, width = sizes
+        attend = functional.scaled_dot_product_attention
+        return (lambda q, k, v: attend(q, k, v, is_causal=True)), [
+            drawn(1, heads, length, width) for _ in range(3)
+        ]
     if workload.kind == "softmax":
         return (lambda x: torch.softmax(x, 1)), [drawn(*sizes)]
     if workload.kind == "gelu":

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.gpu.attention import causal_attention
 from tuner.task import Instance, Task
 
 _OPEN = "M"
@@ -80,6 +81,9 @@ class Workload:
             x = te.placeholder((batch, channels, size, size), self.dtype, name="x")
             w = te.placeholder((filters, channels, width, width), self.dtype, name="w")
             return te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, 1, width // 2, 1)])
+        if self.kind == "attention":
+            heads, length, width = self.sizes
+            return causal_attention(heads, length, width, self.dtype)
         x = te.placeholder(self.sizes, self.dtype, name="x")
         if self.kind == "softmax":
             return te.create_prim_func([x, topi.nn.softmax(x, axis=1)])
@@ -144,12 +148,14 @@ ON_A_DEVICE = (
     Workload("product f16 1024", "product", (1024, 1024, 1024), "float16"),
     Workload("product f16 2048", "product", (2048, 2048, 2048), "float16"),
     Workload("product bf16 2048", "product", (2048, 2048, 2048), "bfloat16"),
+    Workload("product f16 4096", "product", (4096, 4096, 4096), "float16"),
     Workload("decode f16 1x4096x4096", "product", (1, 4096, 4096), "float16"),
     Workload("decode f16 16x4096x4096", "product", (16, 4096, 4096), "float16"),
     Workload("open rows f32 ?x1024x1024", "product", (1024, 1024), rows=(16, 128, 1024)),
     Workload("batched f32 NT 48x512x512x64", "batched", (48, 512, 512, 64)),
     Workload("batched f16 NT 48x512x512x64", "batched", (48, 512, 512, 64), "float16"),
     Workload("convolution f32 3x3", "convolution", (8, 64, 56, 64, 3)),
+    Workload("attention f16 32x2048x128", "attention", (32, 2048, 128), "float16"),
     Workload("softmax 4096x4096", "softmax", (4096, 4096)),
     Workload("layer norm 4096x1024", "layer norm", (4096, 1024)),
     Workload("gelu 4096x4096", "gelu", (4096, 4096)),
@@ -163,6 +169,7 @@ ON_THE_EMULATED_DEVICE = (
     Workload("open rows f32 ?x72x40", "product", (72, 40), rows=(3, 33, 100)),
     Workload("batched f32 NT 3x40x24x32", "batched", (3, 40, 24, 32)),
     Workload("convolution f32 3x3 1x4x10x8", "convolution", (1, 4, 10, 8, 3)),
+    Workload("attention f16 2x40x32", "attention", (2, 40, 32), "float16"),
     Workload("softmax 20x72", "softmax", (20, 72)),
     Workload("layer norm 20x72", "layer norm", (20, 72)),
     Workload("gelu 20x72", "gelu", (20, 72)),

@@ -64,7 +64,7 @@ def test_what_tells_most_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(beside, "time_torch", time_torch)
     monkeypatch.setattr(beside, "sanitize", sanitize)
     monkeypatch.setattr(beside, "run_tests", lambda *_, limit_s: order.append("tests"))
-    monkeypatch.setattr(beside, "time_hopper", lambda *_, limit_s: order.append("hopper"))
+    monkeypatch.setattr(beside, "time_best", lambda *_, limit_s: order.append("best"))
     half = Workload("half", "product", (8, 4, 2), "float16")
     sides = [ours.Side(workload, CUDA) for workload in (SMALL, half)]
     plan = Plan(CUDA, False, samples=1, generations=1, until_s=time.monotonic() + 1000)
@@ -76,7 +76,7 @@ def test_what_tells_most_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert order == [
         *("--", "torch product half"),
         *("--", "memcheck", "triton half", "tests"),
-        *("--", "hopper", "racecheck"),
+        *("--", "best", "racecheck"),
         *("--", "triton product"),
     ]
     late = Plan(CUDA, False, 1, 1, until_s=time.monotonic(), whole=False, triton=False)

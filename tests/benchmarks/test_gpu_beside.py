@@ -118,18 +118,19 @@ def test_rows_of_the_other_side_are_kept_though_it_never_ends(
     assert saved(tmp_path)["missing"] == {"torch": "not done after 1 s"}
 
 
-def test_a_size_that_fails_on_hopper_costs_the_others_nothing(
+def test_a_program_whose_best_fail_costs_the_others_nothing(
     monkeypatch: pytest.MonkeyPatch, report: Report, tmp_path: Path
 ) -> None:
     play(
         monkeypatch,
         "import sys\n"
-        "if sys.argv[2] == '1000': sys.exit('illegal instruction')\n"
-        "print('{\"size\": ' + sys.argv[2] + '}')",
+        f"if sys.argv[2] != {beside.BEST[0]!r}: sys.exit('illegal instruction')\n"
+        "print('{\"best_us\": 2.5}')",
     )
-    beside.time_hopper(report, limit_s=60)
-    assert saved(tmp_path)["hopper"] == [{"size": 4096}]
-    assert saved(tmp_path)["missing"] == {"hopper 1000": "exit code 1: illegal instruction"}
+    beside.time_best(report, limit_s=60)
+    assert saved(tmp_path)["best"] == [{"best_us": 2.5}]
+    failed = {f"best {name}" for name in beside.BEST[1:]}
+    assert saved(tmp_path)["missing"] == dict.fromkeys(failed, "exit code 1: illegal instruction")
 
 
 # ---- compute-sanitizer
