@@ -22,19 +22,21 @@ def legalizations() -> dict[str, Callable[[Any, Any], Any]]:
     return {
         "relax.clip": _clip,
         "relax.logical_not": _not,
-        "relax.maximum": _of_two("maximum", _larger),
-        "relax.minimum": _of_two("minimum", _smaller),
+        "relax.maximum": _of_two("maximum", pick_larger),
+        "relax.minimum": _of_two("minimum", pick_smaller),
         "relax.nn.relu": _relu,
     }
 
 
-def _larger(a: Any, b: Any) -> Any:
+def pick_larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers; one that is none where either is."""
     from tvm import tirx
 
     return _pick_by(tirx.max, a, b)
 
 
-def _smaller(a: Any, b: Any) -> Any:
+def pick_smaller(a: Any, b: Any) -> Any:
+    """The smaller of two numbers; one that is none where either is."""
     from tvm import tirx
 
     return _pick_by(tirx.min, a, b)
@@ -73,7 +75,7 @@ def _relu(builder: Any, call: Any) -> Any:
     if not is_float(dtype):
         return builder.call_te(topi.nn.relu, call.args[0])
     zero = tirx.const(0, dtype)
-    return _of_each(builder, call, "relu", lambda x: _larger(x, zero))
+    return _of_each(builder, call, "relu", lambda x: pick_larger(x, zero))
 
 
 def _not(builder: Any, call: Any) -> Any:
@@ -93,7 +95,7 @@ def _clip(builder: Any, call: Any) -> Any:
     if not is_float(dtype):
         return builder.call_te(topi.clip, *call.args, primfunc_name_hint="tir_clip")
     least, most = (tirx.const(float(bound.value), dtype) for bound in call.args[1:])
-    return _of_each(builder, call, "tir_clip", lambda x: _larger(_smaller(x, most), least))
+    return _of_each(builder, call, "tir_clip", lambda x: pick_larger(pick_smaller(x, most), least))
 
 
 def _of_each(builder: Any, call: Any, name: str, change: Callable[[Any], Any]) -> Any:

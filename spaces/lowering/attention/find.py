@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, is_float
 from spaces.ir.guard import Unsuitable
 from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
 from spaces.lowering.attention.views import (
     Index,
     Views,
     broadcast,
+    cast,
     look_forward,
     look_through,
+    read_dims,
     read_number,
     shrink,
 )
@@ -63,19 +65,20 @@ class Reader:
         Raises:
             Unsuitable: it is another kind of product.
         """
-        from tvm import sym, tirx
+        from tvm import tirx
 
         call = self._values[last]
+        _refuse_vectors(call)
         *outer, rows, columns = (_axis(name, dim) for name, dim in _name_dims(call))
-        keys = _axis("n", _dims(call.args[1])[-2])
+        keys = _axis("n", read_dims(call.args[1])[-2])
         before = [axis.var for axis in outer]
         weights = broadcast(call.args[0], call, [*before, rows.var, keys.var])
         scores, softmax, is_safe = self._read_weights(call.args[0], weights)
-        score = tirx.Cast(SUMS, scores) if str(scores.ty.dtype) != SUMS else scores
-        if self._scored is None:
-            raise Unsuitable("scores are no products")
+        if self._scored is None or str(scores.ty.dtype) not in (*HALVES, SUMS):
+            raise Unsuitable("scores are no products, or of another type")
         product, scored = self._scored
-        width = _axis("d", _dims(product.args[0])[-1])
+        _refuse_vectors(product)
+        width = _axis("d", read_dims(product.args[0])[-1])
         _check_axes(scored, rows, keys, columns, width)
         (q, k), (_, v) = product.args, call.args
         ahead = scored[:-2]
@@ -88,7 +91,7 @@ class Reader:
         for load, axis in ((query, width), (key, width), (value, columns)):
             _check_dense(load, axis)
         scaled = [(self._product, _times(self._product, by_query * by_key))]
-        score = sym.Analyzer().simplify(rewrite.substitute(score, scaled))
+        score = cast(SUMS, rewrite.substitute(scores, scaled))
         total = tirx.Var("total", str(call.ty.dtype))
         found = (*before, rows.var, columns.var)
         result, stored, index = self._read_result(last, _times(total, by_value), [*found])
@@ -102,38 +105,40 @@ class Reader:
 
     def _read_weights(self, tensor: Any, index: Index) -> tuple[Any, Any, bool]:
         """The scores that a tensor is the softmax of, that variable, and whether it is safe."""
-        is_safe, guard, keys = False, None, index[-1]
+        guard: tuple[Any, Index] | None = None
+        keys = index[-1]
         while True:
             call: Any = self._values.get(tensor)
             name = tvm_compat.operator_name(call)
             if (viewed := look_through(call, index)) is not None:
                 tensor, index = viewed
-            elif name == _CAST:
+            elif name == _CAST and is_float(str(call.ty.dtype)):
                 tensor = call.args[0]
             elif name == "relax.where" and guard is None and self._is_zero(call.args[1]):
-                guard, tensor = call.args[0], call.args[2]
+                guard, tensor = (call, index), call.args[2]
             elif name == _SOFTMAX:
                 break
             else:
                 raise Unsuitable("weights are no softmax")
         if int(call.attrs.axis) not in (-1, len(index) - 1) or not index[-1].same_as(keys):
             raise Unsuitable("a softmax over another axis")
-        if guard is not None:
-            is_safe = self._is_guard(guard, call.args[0])
-            if not is_safe:
-                raise Unsuitable("weights that are chosen")
+        if guard is not None and not self._is_guard(*guard, call, index):
+            raise Unsuitable("weights that are chosen")
         scores = Views(self._values, self._read_leaf).element(call.args[0], index)
-        return scores, tensor, is_safe
+        return scores, tensor, guard is not None
 
     def _read_leaf(self, tensor: Any, index: Index) -> Any:
         """An element that scores are made of: a product, or one read from memory."""
         from tvm import tirx
+        from tvm_ffi import structural_equal
 
         call: Any = self._values.get(tensor)
         if tvm_compat.operator_name(call) == _MATMUL and self._scored is None:
             self._scored = (call, index)
             self._product = tirx.Var("product", str(call.ty.dtype))
         if self._scored is not None and call is not None and call.same_as(self._scored[0]):
+            if not structural_equal(index, self._scored[1]):
+                raise Unsuitable("a score of several products")
             return self._product
         return self._parameter(tensor, tensor)[tuple(index)]
 
@@ -144,16 +149,18 @@ class Reader:
             name = tvm_compat.operator_name(call)
             if (viewed := look_through(call, index)) is not None:
                 tensor, index = viewed
-            elif name == _CAST and str(call.args[0].ty.dtype) in HALVES:
+            elif name == _CAST and str(call.ty.dtype) == SUMS:
                 tensor = call.args[0]
             elif name in ("relax.multiply", "relax.divide") and str(call.ty.dtype) == SUMS:
                 by = read_number(call.args[1])
-                if by is None:
+                if by is None or by.value == 0 or not math.isfinite(by.value):
                     break
                 number = number * by.value if name == "relax.multiply" else number / by.value
                 tensor, index = call.args[0], shrink(call.args[0], call, index)
             else:
                 break
+        if number != 1.0 and str(product.ty.dtype) != SUMS:
+            raise Unsuitable("factors that are scaled before they are summed in halves")
         return Load(self._parameter(tensor, tensor), tuple(index)), number
 
     def _read_result(self, last: Any, value: Any, index: Index) -> tuple[Any, Any, Index]:
@@ -181,21 +188,34 @@ class Reader:
         from tvm import tirx
 
         if key not in self._parameters:
-            dims, kind = _dims(tensor), str(tensor.ty.dtype)
+            dims, kind = read_dims(tensor), str(tensor.ty.dtype)
             name = f"p{len(self._parameters)}"
             self._parameters[key] = tirx.decl_buffer(dims, kind, name)
         return self._parameters[key]
 
     def _is_zero(self, tensor: Any) -> bool:
-        dims = tvm_compat.tensor_dims(tensor) or []
-        value = Views(self._values, lambda *_: None).element(tensor, [0 for _ in dims])
-        while hasattr(value, "value") and hasattr(value.value, "ty"):
-            value = value.value  # of a cast
-        return getattr(value, "value", None) == 0
+        """Whether a tensor is full of zeros."""
+        while (call := self._values.get(tensor)) is not None:
+            name = tvm_compat.operator_name(call)
+            if name not in (_CAST, "relax.full", "relax.full_like", "relax.broadcast_to"):
+                return False
+            tensor = call.args[1 if name.startswith("relax.full") else 0]
+        number = read_number(tensor)
+        return number is not None and number.value == 0
 
-    def _is_guard(self, condition: Any, scores: Any) -> bool:
-        """Whether a condition is that all of a row's scores are minus infinity: not the largest of
-        those that are not equal to it."""
+    def _is_guard(self, choice: Any, place: Index, softmax: Any, index: Index) -> bool:
+        """Whether a choice is of zeros where all of a row's scores are minus infinity: where not
+        the largest is of those that are not equal to it.
+
+        Args:
+            place: the index of the choice; `index` that of the softmax.
+        """
+        from tvm_ffi import structural_equal
+
+        condition, _, weights = choice.args
+        same = [len(read_dims(tensor)) for tensor in (choice, weights, condition)]
+        if len({*same}) != 1 or not structural_equal(place, index):
+            return False
         names = []
         while (call := self._values.get(condition)) is not None:
             name = tvm_compat.operator_name(call)
@@ -209,20 +229,20 @@ class Reader:
                 lowest = read_number(call.args[1])
                 is_lowest = lowest is not None and lowest.value == -math.inf
                 expected = ["logical_not", "max", "logical_not", "equal"]
-                return is_lowest and names == expected and call.args[0].same_as(scores)
+                return is_lowest and names == expected and call.args[0].same_as(softmax.args[0])
             condition = call.args[0]
         return False
 
 
 def _is_over_keys(call: Any) -> bool:
     """Whether a maximum is that of each row, which stays a dimension of one."""
-    last = len(_dims(call)) - 1
+    last = len(read_dims(call)) - 1
     axes = [int(axis) for axis in call.attrs.axis or ()]
     return bool(call.attrs.keepdims) and axes in ([-1], [last])
 
 
 def _name_dims(call: Any) -> list[tuple[str, Any]]:
-    dims = _dims(call)
+    dims = read_dims(call)
     if len(dims) < 3:
         raise Unsuitable("a product of two matrices")
     names = [*(f"z{n}" for n in range(len(dims) - 2)), "m", "e"]
@@ -235,11 +255,10 @@ def _axis(name: str, extent: Any) -> Axis:
     return Axis(tirx.Var(name, "int64"), extent)
 
 
-def _dims(tensor: Any) -> list[Any]:
-    dims = tvm_compat.tensor_dims(tensor)
-    if dims is None:
-        raise Unsuitable("a shape that is not known")
-    return dims
+def _refuse_vectors(product: Any) -> None:
+    """Refuse a product with a vector."""
+    if any(len(read_dims(factor)) < 2 for factor in product.args):
+        raise Unsuitable("a product with a vector")
 
 
 def _times(value: Any, number: float) -> Any:
@@ -250,7 +269,9 @@ def _times(value: Any, number: float) -> Any:
 
 def _check_axes(place: Index, rows: Axis, keys: Axis, columns: Axis, width: Axis) -> None:
     """Refuse scores that are not of rows by keys, and widths that are not known or too large."""
-    if not (place[-2].same_as(rows.var) and place[-1].same_as(keys.var)):
+    # Along rows of which there is one, a view may have lost the index.
+    is_row = tvm_compat.as_int(rows.extent) == 1 or place[-2].same_as(rows.var)
+    if not (is_row and place[-1].same_as(keys.var)):
         raise Unsuitable("scores of another order")
     sizes = [tvm_compat.as_int(axis.extent) for axis in (columns, width)]
     if any(size is None or not 0 < size <= WIDEST for size in sizes):

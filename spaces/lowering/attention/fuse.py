@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.guard import Unsuitable
+from spaces.ir.guard import Unsuitable, note
 from spaces.lowering.attention.find import Found, Reader
 from spaces.lowering.attention.program import write_attention
 from spaces.lowering.relax_rewrite import (
@@ -79,6 +80,9 @@ def _find_all(graph: Any, bindings: Sequence[Any]) -> dict[Any, Found]:
         try:
             known = Reader(values, users).read(var)
         except Unsuitable:
+            continue
+        except Exception as error:  # TVM raises whatever its C++ side threw
+            note(error, "attention stays as it is", level=logging.WARNING)
             continue
         found[known.result] = known
     return {

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import is_float
+from spaces.ir.guard import Unsuitable
+from spaces.ir.nan_kept import pick_larger, pick_smaller
 
 Index = list[Any]
 
 Operator = Callable[..., Any]
+_ZERO = 0
+"""The index of the only element along a dimension."""
 
 
 def _tir(name: str) -> Operator:
@@ -37,8 +42,8 @@ _ELEMENTWISE: dict[str, Operator] = {
     "relax.negative": operator.neg,
     "relax.divide": _tir("Div"),
     "relax.tanh": _tir("tanh"),
-    "relax.maximum": _tir("Max"),
-    "relax.minimum": _tir("Min"),
+    "relax.maximum": pick_larger,
+    "relax.minimum": pick_smaller,
     "relax.equal": _tir("EQ"),
     "relax.not_equal": _tir("NE"),
     "relax.less": _tir("LT"),
@@ -78,24 +83,47 @@ class Views:
 
     def _compute(self, call: Any, index: Index) -> Any:
         """What an operator makes of elements; None of one that is not computed where it is read."""
-        from tvm import tirx
+        from tvm import sym, tirx
 
         name, kind = tvm_compat.operator_name(call), str(call.ty.dtype)
         if name == "relax.arange":
             start, _, step = call.args
-            return tirx.Cast(kind, start + index[0] * step)
+            return cast(kind, start + index[0] * step)
         if name in ("relax.full", "relax.full_like"):
-            return tirx.Cast(kind, self.element(call.args[1], []))
+            return cast(kind, self.element(call.args[1], []))
         if name in ("relax.triu", "relax.tril"):
             above = index[-1] - index[-2] - call.args[1]
             inside = above >= 0 if name == "relax.triu" else above <= 0
             return tirx.Select(inside, self.element(call.args[0], index), tirx.const(0, kind))
         if name == "relax.astype":
-            return tirx.Cast(kind, self.element(call.args[0], index))
+            return cast(kind, self.element(call.args[0], index))
         if name not in _ELEMENTWISE:
             return None
         operands = [self.element(tensor, shrink(tensor, call, index)) for tensor in call.args]
-        return _ELEMENTWISE[name](*operands)
+        if name == "relax.logical_not" and _compares_floats(operands[0]):
+            return None  # TVM takes it for the opposite comparison, which it is not of no numbers
+        found = _ELEMENTWISE[name](*operands)
+        whole = all(str(tensor.ty.dtype).startswith("int") for tensor in call.args)
+        # Of floats TVM would forget that they may be no numbers.
+        return sym.Analyzer().simplify(found) if whole else found
+
+
+def _compares_floats(condition: Any) -> bool:
+    """Whether a condition is one of numbers of which some may be none."""
+    import tvm_ffi
+    from tvm import tirx
+
+    found: list[Any] = []
+    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+    tvm_ffi.structural_walk(condition, [(kind, lambda node: found.append(node)) for kind in kinds])
+    return any(is_float(str(node.a.ty.dtype)) for node in found)
+
+
+def cast(kind: str, value: Any) -> Any:
+    """A value in an element type."""
+    from tvm import tirx
+
+    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
 
 
 def read_number(tensor: Any) -> Any:
@@ -113,9 +141,7 @@ def read_number(tensor: Any) -> Any:
 def look_through(call: Any, index: Index) -> tuple[Any, Index] | None:
     """The tensor that a call is a view of and the index there; None where it is no view."""
     name = tvm_compat.operator_name(call)
-    if name == "relax.permute_dims":
-        axes = call.attrs.axes
-        order = [*map(int, axes)] if axes is not None else [*reversed(range(len(index)))]
+    if (order := tvm_compat.read_permutation(call)) is not None:
         by_axis = dict(zip(order, index, strict=True))
         return call.args[0], [by_axis[axis] for axis in range(len(index))]
     if name == "relax.broadcast_to":
@@ -129,10 +155,9 @@ def look_through(call: Any, index: Index) -> tuple[Any, Index] | None:
 
 def look_forward(call: Any, index: Index) -> Index | None:
     """The index in a view of an element of what it views; None where a call is no such view."""
+    if (order := tvm_compat.read_permutation(call)) is not None:
+        return [index[axis] for axis in order]
     name = tvm_compat.operator_name(call)
-    if name == "relax.permute_dims":
-        axes = call.attrs.axes
-        return [index[int(axis)] for axis in axes] if axes is not None else index[::-1]
     if name in _RESHAPES:
         shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
         return None if shape is None or source is None else reshape_index(source, shape, index)
@@ -141,8 +166,7 @@ def look_forward(call: Any, index: Index) -> Index | None:
 
 def shrink(tensor: Any, to: Any, index: Index) -> Index:
     """The index of a tensor that is broadcast to the shape of another, for an index of that."""
-    dims, shape = (tvm_compat.tensor_dims(x) or [] for x in (tensor, to))
-    return _shrink(dims, shape, index)
+    return _shrink(read_dims(tensor), read_dims(to), index)
 
 
 def broadcast(factor: Any, product: Any, index: Index) -> Index:
@@ -151,16 +175,28 @@ def broadcast(factor: Any, product: Any, index: Index) -> Index:
     Args:
         index: the place in the product's batch, and the factor's own last two.
     """
-    own, whole = (tvm_compat.tensor_dims(x) or [] for x in (factor, product))
+    own, whole = read_dims(factor), read_dims(product)
     return [*_shrink(own[:-2], whole[:-2], index[:-2]), *index[-2:]]
 
 
 def _shrink(dims: Sequence[Any], shape: Sequence[Any], index: Index) -> Index:
     last = range(len(shape) - len(dims), len(shape))
     return [
-        index[n] * 0 if _is_one(dim) and not _is_one(shape[n]) else index[n]
+        _ZERO if _is_one(dim) and not _is_one(shape[n]) else index[n]
         for dim, n in zip(dims, last, strict=True)
     ]
+
+
+def read_dims(tensor: Any) -> list[Any]:
+    """The dimensions of a tensor.
+
+    Raises:
+        Unsuitable: its shape is not known.
+    """
+    dims = tvm_compat.tensor_dims(tensor)
+    if dims is None:
+        raise Unsuitable("a shape that is not known")
+    return dims
 
 
 def _is_one(dim: Any) -> bool:
@@ -175,7 +211,7 @@ def reshape_index(shape: Sequence[Any], to: Sequence[Any], index: Index) -> Inde
     groups = _match(shape, to)
     if groups is None:
         return None
-    found: Index = [index[0] * 0 if index else 0 for _ in to]
+    found: Index = [_ZERO for _ in to]
     for own, theirs in groups:
         flat = index[own[0]]
         for dim in own[1:]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spaces.ir import rewrite
+from spaces.ir.element_types import is_float
 from spaces.lowering.attention.description import Attention
 
 _LOWEST = float("-inf")
@@ -25,11 +26,19 @@ def find_limit(attention: Attention) -> Any:
         # It holds either up to a key of each row, or from one on.
         up_to, from_on = simplify(later - at_most_zero), simplify(at_most_zero + later)
         for limit, outcome in ((up_to, False), (simplify(from_on - 1), True)):
-            if rewrite.uses(limit, places):
+            if rewrite.uses(limit, places) or _reads(limit):
                 continue
             if _is_lowest(simplify(_decide(a.score, comparison, outcome))):
                 return limit
     return None
+
+
+def _reads(expression: Any) -> bool:
+    """Whether an expression reads a tensor."""
+    import tvm_ffi
+    from tvm.ir import TensorLoad
+
+    return tvm_ffi.structural_walk(expression, (TensorLoad, tvm_ffi.VisitInterrupt)) is not None
 
 
 def _find_comparisons(score: Any) -> Iterator[tuple[Any, Any]]:
@@ -63,7 +72,8 @@ def _is_lowest(value: Any) -> bool:
     """Whether a score is minus infinity, or has that added."""
     from tvm import tirx
 
-    value = rewrite.uncast(value)
+    while isinstance(value, tirx.Cast) and is_float(str(value.value.ty.dtype)):
+        value = value.value
     if isinstance(value, tirx.Add):
         return _is_lowest(value.a) or _is_lowest(value.b)
     return isinstance(value, tirx.FloatImm) and float(value.value) == _LOWEST

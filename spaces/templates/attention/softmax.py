@@ -71,12 +71,12 @@ class Softmax:
                 T.buffer_store(most, T.max(most[0], scores[place]), [0])
             self._share(most, T.max)
             base = T.Bind(self._find_base(most[0]))
-            scale = T.Bind(T.exp2(self._largest[own] - base))
+            scale = T.Bind(self._raise(self._largest[own] - base))
             T.buffer_store(self._largest, most[0], [own])
             T.buffer_store(self._totals, self._totals[own] * scale, [own])
             with T.unroll(keys // 8) as eight, T.unroll(2) as right:
                 place = part * keys // 2 + eight * 4 + lower * 2 + right
-                T.buffer_store(scores, T.exp2(scores[place] - base), [place])
+                T.buffer_store(scores, self._raise(scores[place] - base), [place])
                 T.buffer_store(self._totals, self._totals[own] + scores[place], [own])
             with T.unroll(width // 8) as eight, T.unroll(2) as right:
                 place = part * width // 2 + eight * 4 + lower * 2 + right
@@ -118,7 +118,7 @@ class Softmax:
         other = T.Bind(read(own))
         most = T.Bind(T.max(self._largest[own], other))
         base = T.Bind(self._find_base(most))
-        mine, theirs = (T.Bind(T.exp2(x - base)) for x in (self._largest[own], other))
+        mine, theirs = (T.Bind(self._raise(x - base)) for x in (self._largest[own], other))
         T.buffer_store(self._largest, most, [own])
         total = self._totals[own] * mine + read(self._own + own) * theirs
         T.buffer_store(self._totals, total, [own])
@@ -135,7 +135,7 @@ class Softmax:
             row = self._row + part * ROWS + lower * 8
             share = T.float32(1) / self._totals[own]
             # Where there are no keys, the sum of none of them is zero.
-            none = self._largest[own] == _lowest(T) if tensors.is_safe else tensors.keys == 0
+            none = self._totals[own] == 0 if tensors.is_safe else tensors.keys == 0
             share = T.Bind(T.Select(none, T.float32(0), share))
             with T.unroll(width // 8) as eight, T.unroll(2) as right:
                 place = part * width // 2 + eight * 4 + lower * 2 + right
@@ -150,11 +150,15 @@ class Softmax:
         return T.Select(most == _lowest(T), T.float32(0), most)
 
     def _score(self, product: Any, row: Any, key: Any) -> Any:
-        """The score of a row and a key, times log2(e); minus infinity beyond the tensors."""
+        """The score of a row and a key; minus infinity beyond the tensors."""
         T, tensors = self._t, self._tensors
-        score = tensors.score(product, self._batch, row, key) * T.float32(_LOG2_E)
+        score = tensors.score(product, self._batch, row, key)
         inside = T.And(row < tensors.rows, key < tensors.keys)
         return T.if_then_else(inside, score, _lowest(T))
+
+    def _raise(self, difference: Any) -> Any:
+        """The power of e; scores themselves may be too large to be multiplied."""
+        return self._t.exp2(difference * self._t.float32(_LOG2_E))
 
     def _share(self, value: Any, join: Callable[[Any, Any], Any]) -> None:
         """Join the values of the threads that have the same row."""

@@ -2,7 +2,7 @@
 2307.08691, algorithm 1; PTX ISA, "mma.sync.m16n8k16", "ldmatrix", "cp.async").
 
 A warp keeps its rows' sums in registers, divided by no total yet, and their largest score so far:
-when that grows, sums are scaled. Scores are taken times log2(e), so that powers are those of two.
+when that grows, sums are scaled.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class _Writer:
         """Tiles of keys that the rows from the first on look at."""
         T, tile = self._t, self._tile
         keys = self._tensors.keys
-        if limit is not None:
-            last = T.Cast("int32", limit) + first + tile.rows - 1
-            keys = T.max(T.min(keys, last + 1), 0)
+        if limit is not None:  # which may not fit 32 bits
+            seen = limit + T.Cast("int64", first) + tile.rows
+            keys = T.Cast("int32", T.max(T.min(T.Cast("int64", keys), seen), 0))
         return (keys + tile.keys - 1) // tile.keys
 
     def _copy_stage(self, thread: Any, step: Any, batch: Sequence[Any]) -> None:

@@ -131,12 +131,62 @@ def guarded_columns(g: Graph, q: Any, k: Any, v: Any) -> Any:
     return g.multiply(g.cast(g.emit(g.op.where(none, zeros, weights)), "float16"), v)
 
 
+def both_ways(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Scores of rows and keys, and of keys and rows."""
+    scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+    added = g.emit(g.op.add(scores, g.turn(scores, 0, 1, 3, 2)))
+    return g.multiply(g.cast(g.emit(g.op.nn.softmax(added, -1)), "float16"), v)
+
+
+def whole_weights(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Weights that are zero or one."""
+    weights = g.emit(g.op.nn.softmax(g.multiply(q, g.turn(k, 0, 1, 3, 2)), -1))
+    return g.multiply(g.cast(g.cast(weights, "int32"), "float16"), v)
+
+
+def wide_scores(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """A softmax in float64."""
+    scores = g.multiply(g.cast(q, "float64"), g.cast(g.turn(k, 0, 1, 3, 2), "float64"), "float64")
+    return g.multiply(g.cast(g.emit(g.op.nn.softmax(scores, -1)), "float16"), v)
+
+
+def guarded_elsewhere(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """A guard that is read at another place than the weights."""
+    lowest = g.number(-math.inf)
+    scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+    weights = g.turn(g.emit(g.op.nn.softmax(scores, -1)), 0, 2, 1, 3)
+    some = g.cast(g.emit(g.op.logical_not(g.emit(g.op.equal(scores, lowest)))), "int8")
+    none = g.emit(g.op.logical_not(g.cast(g.emit(g.op.max(some, -1, True)), "bool")))
+    zeros = g.emit(g.op.full_like(weights, g.number(0.0)))
+    left = g.turn(g.emit(g.op.where(none, zeros, weights)), 0, 2, 1, 3)
+    return g.multiply(g.cast(left, "float16"), v)
+
+
+def vector_of_a_matrix(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """A product with a vector, and one after a choice: no attention at all."""
+    vector = g.emit(g.op.max(v, [0, 1, 2]))
+    chosen = g.emit(g.op.where(g.emit(g.op.greater(q, g.number(0.0, "float16"))), q, q))
+    return g.emit(g.op.add(g.multiply(v, vector), g.multiply(chosen, vector)))
+
+
+def scaled_by_nothing(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """Queries divided by zero, which no number stands for."""
+    none = g.emit(g.op.divide(g.cast(q, "float32"), g.number(0.0)))
+    scores = g.multiply(none, g.cast(g.turn(k, 0, 1, 3, 2), "float32"))
+    return g.multiply(g.cast(g.emit(g.op.nn.softmax(scores, -1)), "float16"), v)
+
+
 @pytest.mark.parametrize(
-    "body", [with_weights, over_rows, scaled_weights, turned_scores, guarded_columns]
+    "body",
+    [
+        *(with_weights, over_rows, scaled_weights, turned_scores, guarded_columns),
+        *(both_ways, whole_weights, wide_scores, guarded_elsewhere),
+        *(vector_of_a_matrix, scaled_by_nothing),
+    ],
 )
 def test_what_is_another_computation_stays_as_it_is(body: Any) -> None:
     g = Graph()
-    shapes = [[1, 2, 9, 16], [1, 2, 12, 16], [1, 2, 12, 16]]
+    shapes = [[1, 9, 9, 16], [1, 9, 9, 16], [1, 9, 9, 16]]
     q, k, v = (g.parameter([*shape], "float16") for shape in shapes)
     module = g.write(lambda: body(g, q, k, v))
     assert fuse_attention(module, target_of(AMPERE)).same_as(module)
@@ -153,3 +203,41 @@ def test_heads_too_wide_or_of_an_open_width_stay_as_they_are(sizes: Sizes) -> No
 def test_float32_stays_as_it_is() -> None:
     module = plain(SMALL, "float32")
     assert fuse_attention(module, target_of(AMPERE)).same_as(module)
+
+
+def test_a_row_with_what_is_no_number_has_none_though_others_are_guarded() -> None:
+    module = causal(Sizes(2, 5, 5, 16, 8, 1))
+    fused = fuse_attention(module, target_of(AMPERE))
+    inputs = draw(SMALL, module)
+    inputs[0][0, 2, 0] = np.nan  # of the first head's third row
+    one, other = (
+        run_once(compile_module(lower(m, target_of(LLVM)), LLVM), inputs)[0]
+        for m in (module, fused)
+    )
+    assert np.isnan(one).any()
+    assert not np.isnan(one).all()
+    assert np.array_equal(np.isnan(one), np.isnan(other))
+
+
+def test_scores_that_are_no_numbers_are_compared_as_such() -> None:
+    """Not less than zero is not at least zero."""
+    g = Graph()
+    q, k, v = (g.parameter([1, 2, 6, 16], "float16") for _ in range(3))
+    mask = g.parameter([1, 1, 1, 6], "float32")
+
+    def body() -> Any:
+        seen = g.emit(g.op.logical_not(g.emit(g.op.less(mask, g.number(0.0)))))
+        scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+        left = g.emit(g.op.where(seen, scores, g.number(-1e4)))
+        return g.multiply(g.cast(g.emit(g.op.nn.softmax(left, -1)), "float16"), v)
+
+    module = g.write(body)
+    fused = fuse_attention(module, target_of(AMPERE))
+    assert set(STEPS) in steps_of(fused)
+    inputs = draw(SMALL, module)
+    inputs[3][..., 3] = np.nan
+    one, other = (
+        run_once(compile_module(lower(m, target_of(LLVM)), LLVM), inputs)[0]
+        for m in (module, fused)
+    )
+    np.testing.assert_allclose(other, one, atol=4e-3)

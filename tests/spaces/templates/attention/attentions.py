@@ -198,6 +198,37 @@ def shared(s: Sizes, kind: str = "float16") -> Any:
     return g.write(body)
 
 
+def nothing_seen(s: Sizes, kind: str = "float16") -> Any:
+    """Rows from the third on see no key: their scores are the least number, all of them."""
+    g, (q, k, v) = _with_heads_in_front(s, kind)
+
+    def body() -> Any:
+        row = g.emit(g.op.expand_dims(g.emit(g.op.arange(s.rows)), 1))
+        seen = g.emit(g.op.less(row, g.number(2, "int64")))
+        scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+        left = g.emit(g.op.where(seen, scores, g.number(-3.4028234663852886e38)))
+        weights = g.cast(g.emit(g.op.nn.softmax(left, -1)), kind)
+        return g.cast(g.multiply(weights, v), kind)
+
+    return g.write(body)
+
+
+def bounded(s: Sizes, kind: str = "float16") -> Any:
+    """Scores within bounds, of rows in a view without the dimension of one."""
+    g, (q, k, v) = _with_heads_in_front(s, kind)
+
+    def body() -> Any:
+        flat = g.shape(q, s.batch * s.heads, s.rows, s.width)
+        keys = g.shape(g.turn(k, 0, 1, 3, 2), s.batch * s.heads, s.width, s.keys)
+        scores = g.shape(g.multiply(flat, keys), s.batch, s.heads, s.rows, s.keys)
+        above = g.emit(g.op.maximum(scores, g.number(-2.0)))
+        left = g.emit(g.op.minimum(above, g.number(2.0)))
+        weights = g.cast(g.emit(g.op.nn.softmax(left, -1)), kind)
+        return g.cast(g.multiply(weights, v), kind)
+
+    return g.write(body)
+
+
 def _with_heads_in_front(s: Sizes, kind: str) -> tuple[Graph, tuple[Any, Any, Any]]:
     g = Graph()
     q = g.parameter([s.batch, s.heads, s.rows, s.width], kind)
@@ -211,6 +242,8 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "one row": (plain, (Sizes(4, 1, 300, 64, 64, 4),)),
     "odd widths": (plain, (Sizes(2, 20, 45, 33, 21, 2),)),
     "shared": (shared, (Sizes(3, 21, 40, 32, 24, 1, 2),)),
+    "nothing seen": (nothing_seen, (Sizes(2, 20, 50, 32, 16, 2),)),
+    "bounded": (bounded, (Sizes(2, 1, 50, 32, 16, 2), Sizes(2, 9, 30, 16, 16, 2))),
     "wide": (plain, (Sizes(1, 17, 70, 256, 256, 1),)),
     "masked": (masked, (Sizes(2, 37, 90, 32, 32, 2, 2),)),
     "chosen": (lambda s: chosen(s, "bfloat16"), (Sizes(2, 40, 71, 16, 48, 2, 2),)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,26 @@ import pytest
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import task_module
+from spaces.lowering.attention.description import Attention
+from spaces.lowering.attention.fuse import fuse_attention
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
+from spaces.targets.target import parse_target
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.knobs import Heads, tile_of
 from spaces.templates.attention.read import read_attention
+from spaces.templates.attention.write import write_program
 from spaces.templates.base import every, setting
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
-from tests.spaces.templates.attention.attentions import AMPERE, HOPPER, PROGRAMS, Sizes, task_for
+from tests.spaces.templates.attention.attentions import (
+    AMPERE,
+    HOPPER,
+    PROGRAMS,
+    Graph,
+    Sizes,
+    task_for,
+)
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
 
 pytestmark = pytest.mark.tvm
@@ -94,6 +107,36 @@ def test_rows_with_a_past_look_at_that_much_more() -> None:
     sizes = Sizes(4, 33, 80, 64, 64, 1)
     found = find_limit(read_attention(task_module(task_for("causal", sizes).module)["main"]))
     assert int(found) == 80 - 33
+
+
+def limited(limit: Callable[[Graph, Any], Any]) -> Attention:
+    """Of rows that see the keys up to their own number and a limit."""
+    g = Graph()
+    q, k, v = (g.parameter([1, 2, 9, 16], "float16") for _ in range(3))
+    more = limit(g, g.parameter([1], "int64"))
+
+    def body() -> Any:
+        row = g.emit(g.op.expand_dims(g.emit(g.op.arange(9)), 1))
+        last = g.emit(g.op.add(row, more))
+        seen = g.emit(g.op.less_equal(g.emit(g.op.arange(9)), last))
+        scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+        left = g.emit(g.op.where(seen, scores, g.number(-math.inf)))
+        return g.multiply(g.cast(g.emit(g.op.nn.softmax(left, -1)), "float16"), v)
+
+    return read_attention(fuse_attention(g.write(body), parse_target(AMPERE))["attention"])
+
+
+def test_a_limit_that_only_a_tensor_has_is_none_for_the_program() -> None:
+    assert find_limit(limited(lambda g, more: more)) is None
+
+
+def test_a_limit_may_be_larger_than_32_bits() -> None:
+    attention = limited(lambda g, more: g.number(1 << 40, "int64"))
+    assert int(find_limit(attention)) == 1 << 40
+    tensors = [attention.query, attention.key, attention.value, attention.place]
+    heads = Heads(2, 9, 9, 16, 16, 1.0)
+    tile = tile_of({"row_warps": 1, "key_warps": 1, "parts": 1, "keys": 16, "stages": 2})
+    assert write_program(attention, heads, tile, [load.tensor for load in tensors])
 
 
 @needs_nvcc
