@@ -213,8 +213,9 @@ class Reader:
         from tvm_ffi import structural_equal
 
         condition, _, weights = choice.args
-        same = [len(read_dims(tensor)) for tensor in (choice, weights, condition)]
-        if len({*same}) != 1 or not structural_equal(place, index):
+        within = shrink(weights, choice, place)
+        ranks = {len(read_dims(tensor)) for tensor in (choice, weights, condition)}
+        if len(ranks) != 1 or not all(structural_equal(at, index) for at in (within, place)):
             return False
         names = []
         while (call := self._values.get(condition)) is not None:

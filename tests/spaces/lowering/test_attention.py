@@ -162,6 +162,17 @@ def guarded_elsewhere(g: Graph, q: Any, k: Any, v: Any) -> Any:
     return g.multiply(g.cast(left, "float16"), v)
 
 
+def guarded_more(g: Graph, q: Any, k: Any, v: Any) -> Any:
+    """A choice of more weights than the softmax has."""
+    lowest = g.number(-math.inf)
+    scores = g.multiply(q, g.turn(k, 0, 1, 3, 2))
+    weights = g.emit(g.op.nn.softmax(scores, -1))
+    some = g.cast(g.emit(g.op.logical_not(g.emit(g.op.equal(scores, lowest)))), "int8")
+    none = g.emit(g.op.logical_not(g.cast(g.emit(g.op.max(some, -1, True)), "bool")))
+    zeros = g.emit(g.op.full((3, 9, 9, 9), g.number(0.0)))
+    return g.multiply(g.cast(g.emit(g.op.where(none, zeros, weights)), "float16"), v)
+
+
 def vector_of_a_matrix(g: Graph, q: Any, k: Any, v: Any) -> Any:
     """A product with a vector, and one after a choice: no attention at all."""
     vector = g.emit(g.op.max(v, [0, 1, 2]))
@@ -181,7 +192,7 @@ def scaled_by_nothing(g: Graph, q: Any, k: Any, v: Any) -> Any:
     [
         *(with_weights, over_rows, scaled_weights, turned_scores, guarded_columns),
         *(both_ways, whole_weights, wide_scores, guarded_elsewhere),
-        *(vector_of_a_matrix, scaled_by_nothing),
+        *(guarded_more, vector_of_a_matrix, scaled_by_nothing),
     ],
 )
 def test_what_is_another_computation_stays_as_it_is(body: Any) -> None:
