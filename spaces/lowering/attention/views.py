@@ -55,6 +55,7 @@ _ELEMENTWISE: dict[str, Operator] = {
     "relax.logical_not": _tir("Not"),
     "relax.where": _tir("Select"),
 }
+_COMPARISONS = {"relax.less", "relax.less_equal", "relax.greater", "relax.greater_equal"}
 _RESHAPES = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
 
 
@@ -99,24 +100,22 @@ class Views:
             return cast(kind, self.element(call.args[0], index))
         if name not in _ELEMENTWISE:
             return None
-        operands = [self.element(tensor, shrink(tensor, call, index)) for tensor in call.args]
-        if name == "relax.logical_not" and _compares_floats(operands[0]):
+        if name == "relax.logical_not" and self._compares_floats(call.args[0]):
             return None  # TVM takes it for the opposite comparison, which it is not of no numbers
+        operands = [self.element(tensor, shrink(tensor, call, index)) for tensor in call.args]
         found = _ELEMENTWISE[name](*operands)
         whole = all(str(tensor.ty.dtype).startswith("int") for tensor in call.args)
         # Of floats TVM would forget that they may be no numbers.
         return sym.Analyzer().simplify(found) if whole else found
 
-
-def _compares_floats(condition: Any) -> bool:
-    """Whether a condition is one of numbers of which some may be none."""
-    import tvm_ffi
-    from tvm import tirx
-
-    found: list[Any] = []
-    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-    tvm_ffi.structural_walk(condition, [(kind, lambda node: found.append(node)) for kind in kinds])
-    return any(is_float(str(node.a.ty.dtype)) for node in found)
+    def _compares_floats(self, condition: Any) -> bool:
+        """Whether a condition is one of numbers of which some may be none."""
+        call = self._values.get(condition)
+        if call is None or str(call.ty.dtype) != "bool":
+            return False
+        if tvm_compat.operator_name(call) in _COMPARISONS:
+            return is_float(str(call.args[0].ty.dtype))
+        return any(self._compares_floats(operand) for operand in call.args)
 
 
 def cast(kind: str, value: Any) -> Any:
