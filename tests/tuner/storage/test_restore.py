@@ -55,7 +55,7 @@ def test_what_the_tracker_kept_comes_back(tmp_path: Path) -> None:
     reader = RunReader(TrackingPaths(tmp_path))
     reader.over = True
     files = [reader.write_file(done) for done in (0, 200, 400, 450)]
-    assert [file and file.last for file in files] == [200, 400, 450, None]
+    assert [file and file[1] for file in files] == [200, 400, 450, None]
     found = a_store(record(2))
     assert restore([TrackingPaths(tmp_path).files / "records"], found) == Restored(449, 1, 0)
     assert sorted(lines(found)) == sorted(lines(lost))

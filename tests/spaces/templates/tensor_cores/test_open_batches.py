@@ -41,7 +41,7 @@ def scores(heads: int, arch: str) -> Task:
 @pytest.mark.parametrize("heads", [1, 4])
 def test_a_setting_is_estimated_on_all_shapes_as_on_each(heads: int, arch: str) -> None:
     task = scores(heads, arch)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     knobs = KnobSpace(task, template).ranked[0]
     together = template.shape_costs_s(knobs)  # type: ignore[attr-defined]
     columns = {name: np.array([value]) for name, value in knobs.items()}
