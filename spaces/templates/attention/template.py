@@ -2,98 +2,74 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
-from spaces.ir.schedules import new_schedule, task_module
+from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import value_of
 from spaces.lowering.attention.description import Attention
 from spaces.targets.gpu import Gpu, gpu_of
-from spaces.templates.attention import costs
-from spaces.templates.attention import knobs as k
+from spaces.templates.attention import costs, knobs
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.knobs import Heads, tile_of
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import write_program
-from spaces.templates.base import Columns, Costs, Knobs, Template
-from tuner.task import Instance, Task
+from spaces.templates.base import Columns, Knobs, Template
+from spaces.templates.thread_template import ThreadTemplate
+from tuner.task import Task
 
-_NAME = "kernel:attention-1"
 _SEEN_CAUSAL = 0.5
 """The share of rows by keys of which a causal mask leaves something."""
 
 
-class AttentionTemplate:
-    """Rows of queries that go through all keys and values.
+@dataclass(frozen=True, slots=True)
+class AttentionKernels:
+    """See `spaces.templates.thread_template.Kernels`; sizes are `Heads`.
 
-    Args:
-        heads: the sizes that it is estimated for; `shapes` those of each shape it is tuned for.
+    Attributes:
+        heads: the sizes of some shape: of all of them heads are as wide.
     """
 
-    def __init__(
-        self, attention: Attention, heads: Heads, gpu: Gpu, shapes: Mapping[Instance, Heads]
-    ) -> None:
-        self._attention, self._heads, self._gpu, self._shapes = attention, heads, gpu, shapes
-
-    @property
-    def name(self) -> str:
-        return _NAME
+    heads: Heads
+    gpu: Gpu
+    name: str = "kernel:attention-1"
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
-        return k.choices_of()
+        return knobs.choices_of()
 
-    def at(self, instance: Instance) -> AttentionTemplate:
-        """See `spaces.templates.base.ShapedTemplate`."""
-        shaped = copy.copy(self)
-        shaped._heads = self._shapes[instance]
-        return shaped
+    def feasible(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """See `Kernels`."""
+        return knobs.feasible(self.heads, self.gpu, tile_of(columns))
 
-    def shape_costs_s(self, knobs: Knobs) -> Costs:
-        """See `spaces.templates.base.ShapedTemplate`."""
-        cycles = costs.estimate(self._over_shapes(), self._gpu, tile_of(knobs)).cycles
-        return np.asarray(cycles / self._gpu.hertz)
+    def cycles(self, sizes: Heads, columns: Columns) -> Any:
+        """See `Kernels`."""
+        return costs.estimate(sizes, self.gpu, tile_of(columns)).cycles
 
-    def layout(self, knobs: Knobs) -> str:
-        """See `spaces.templates.base.ShapedTemplate`: these kernels take operands as they are."""
-        return ""
+    def traits(self, sizes: Heads, columns: Columns) -> npt.NDArray[np.float32]:
+        """See `Kernels`."""
+        return costs.traits(sizes, self.gpu, tile_of(columns))
 
-    def costs_s(self, columns: Columns) -> Costs:
-        tile = tile_of(columns)
-        seconds = costs.estimate(self._heads, self._gpu, tile).cycles / self._gpu.hertz
-        return np.where(k.feasible(self._heads, self._gpu, tile), seconds, np.inf)
+    def stack(self, each: Sequence[Heads]) -> Heads:
+        """See `Kernels`."""
+        return replace(
+            self.heads,
+            batch=np.array([heads.batch for heads in each]),
+            rows=np.array([heads.rows for heads in each]),
+            keys=np.array([heads.keys for heads in each]),
+        )
 
-    def traits(self, columns: Columns) -> npt.NDArray[np.float32]:
-        """See `spaces.templates.attention.costs.traits`."""
-        return costs.traits(self._heads, self._gpu, tile_of(columns))
-
-    def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
-        """See `spaces.features.knob_features.HasShapeTraits`."""
-        return costs.traits(self._over_shapes(), self._gpu, tile_of(knobs))
-
-    def apply(self, schedule: Any, knobs: Knobs) -> Any:
+    def write(self, schedule: Any, knobs: Knobs) -> Any:
+        """See `Kernels`."""
         function = schedule.mod["main"]
         attention = read_attention(function)
-        program = write_program(attention, self._heads, tile_of(knobs), [*function.params])
-        return new_schedule(tvm_compat.normalize(program))
-
-    def _over_shapes(self) -> Heads:
-        """The sizes of all shapes at once."""
-        every = [*self._shapes.values()]
-        return replace(
-            self._heads,
-            batch=np.array([heads.batch for heads in every]),
-            rows=np.array([heads.rows for heads in every]),
-            keys=np.array([heads.keys for heads in every]),
-        )
+        return write_program(attention, self.heads, tile_of(knobs), [*function.params])
 
 
 def attention_templates(task: Task) -> list[Template]:
@@ -103,7 +79,7 @@ def attention_templates(task: Task) -> list[Template]:
         attention = read_attention(task_module(task.module)["main"])
         shapes = {i: _sizes_of(attention, dict(i)) for i, _ in task.shapes}
         heads = max(shapes.values(), key=_work, default=None) or _sizes_of(attention, {})
-        return [AttentionTemplate(attention, heads, gpu, shapes)]
+        return [ThreadTemplate(AttentionKernels(heads, gpu), gpu, heads, shapes)]
     return []
 
 

@@ -14,8 +14,8 @@ from spaces.templates.few_rows import costs, knobs
 from spaces.templates.few_rows.program import write_few_rows
 from spaces.templates.few_rows.roles import Roles, find_roles
 from spaces.templates.products.family import Family
+from spaces.templates.products.kernels import product_template
 from spaces.templates.products.product import find_product
-from spaces.templates.products.template import ProductTemplate
 from tuner.task import Task
 
 NAME = "kernel:few-rows-1"
@@ -53,5 +53,5 @@ def few_rows_templates(task: Task, match: Match | None) -> list[Template]:
         product = find_product(match, KINDS, largest)
         roles = None if product is None else find_roles(product, extents if task.shapes else {})
         if product is not None and roles is not None:
-            return [ProductTemplate(family_of(roles), product, gpu_of(task.target), extents)]
+            return [product_template(family_of(roles), product, gpu_of(task.target), extents)]
     return []

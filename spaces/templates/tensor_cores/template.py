@@ -8,8 +8,8 @@ from spaces.ir.schedules import task_module
 from spaces.targets.gpu import gpu_of
 from spaces.templates.base import Template
 from spaces.templates.contraction.match import Match, extents_of_shapes
+from spaces.templates.products.kernels import product_template
 from spaces.templates.products.product import find_product
-from spaces.templates.products.template import ProductTemplate
 from spaces.templates.tensor_cores.family import family_of
 from spaces.templates.tensor_cores.tile import KINDS
 from tuner.task import Task
@@ -33,4 +33,4 @@ def tensor_core_templates(task: Task, match: Match | None) -> list[Template]:
     extents, largest = extents_of_shapes(match, task.shapes)
     with refusals(f"the template for products on tensor cores, {task.name}"):
         found = find_product(match, KINDS, largest)
-    return [] if found is None else [ProductTemplate(family, found, gpu, extents)]
+    return [] if found is None else [product_template(family, found, gpu, extents)]
