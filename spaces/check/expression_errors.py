@@ -9,7 +9,7 @@ from operator import add
 from typing import Any
 
 from spaces.check.shadows import State, Unbounded, load_of, number
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import eps_of, is_float, smallest_of
 
 _CALLS, _ARGUMENTS, _QUOTIENTS, _OPERATIONS = 8.0, 4.0, 2.0, 4.0
@@ -244,7 +244,7 @@ class Errors:
         sure = if_then_else(condition, a, b) if lazy else Select(condition, a, b)
         if unsure is None:
             return Error(sure)
-        if lazy and any(_reads(side) for side in (left, right)):
+        if lazy and any(rewrite.reads(side) for side in (left, right)):
             # The condition may be what keeps an index inside of its tensor.
             raise Unbounded("what is read only under a condition that may turn out otherwise")
         apart = _abs(self.widened(left) - self.widened(right)) + Max(a, b)
@@ -358,15 +358,6 @@ _RULES: dict[str, Any] = {
 def operator_of(call: Any) -> str:
     """The operator of a call, without the dialect: `exp`; empty where it calls anything else."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
-
-
-def _reads(expression: Any) -> bool:
-    """Whether an expression reads a tensor."""
-    import tvm_ffi
-    from tvm.ir import TensorLoad
-
-    visit = (TensorLoad, tvm_ffi.VisitInterrupt)
-    return tvm_ffi.structural_walk(expression, visit) is not None
 
 
 def kind_of(node: Any) -> str:

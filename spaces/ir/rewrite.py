@@ -118,6 +118,24 @@ def constant(value: int, like: Any) -> Any:
     return tirx.const(value, str(like.ty.dtype))
 
 
+def cast(kind: str, value: Any) -> Any:
+    """An expression, or a whole number, in an element type."""
+    from tvm import tirx
+
+    if isinstance(value, int):
+        return tirx.IntImm(kind, value)
+    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
+
+
+def reads(expression: Any) -> bool:
+    """Whether an expression reads a tensor."""
+    import tvm_ffi
+    from tvm.ir import TensorLoad
+
+    visit = (TensorLoad, tvm_ffi.VisitInterrupt)
+    return tvm_ffi.structural_walk(expression, visit) is not None
+
+
 def copy_loop(
     loop: Any, body: Any, *, var: Any = None, extent: Any = None, marks: Any = None
 ) -> Any:

@@ -11,7 +11,7 @@ away again at once, so that equal programs stay equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -165,6 +165,11 @@ def _neighbours(
 def setting(columns: Columns, row: int) -> dict[str, int]:
     """The setting in one row of the columns."""
     return {name: int(values[row]) for name, values in columns.items()}
+
+
+def as_rows(columns: Iterable[Any], shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Features as one row for each setting or shape."""
+    return np.stack([np.broadcast_to(c, shape) for c in columns], axis=1).astype(np.float32)
 
 
 def one_by_one(columns: Columns, cost_s: Callable[[Knobs], float | None]) -> Costs:

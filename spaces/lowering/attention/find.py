@@ -15,7 +15,6 @@ from spaces.lowering.attention.views import (
     Index,
     Views,
     broadcast,
-    cast,
     look_forward,
     look_through,
     read_dims,
@@ -91,7 +90,7 @@ class Reader:
         for load, axis in ((query, width), (key, width), (value, columns)):
             _check_dense(load, axis)
         scaled = [(self._product, _times(self._product, by_query * by_key))]
-        score = cast(SUMS, rewrite.substitute(scores, scaled))
+        score = rewrite.cast(SUMS, rewrite.substitute(scores, scaled))
         total = tirx.Var("total", str(call.ty.dtype))
         found = (*before, rows.var, columns.var)
         result, stored, index = self._read_result(last, _times(total, by_value), [*found])

@@ -81,8 +81,8 @@ class _Writer:
     ) -> None:
         """Sums of products, in the type of what they are stored to."""
         kind = str(to.tensor.dtype)
-        first, second = (_cast(kind, read(factor)) for factor in factors)
-        zero = _cast(kind, self._t.float32(0))
+        first, second = (rewrite.cast(kind, read(factor)) for factor in factors)
+        zero = rewrite.cast(kind, self._t.float32(0))
         self._reduce(name, to, axes, terms, zero, read(to) + first * second)
 
     def _reduce(
@@ -117,9 +117,3 @@ class _Writer:
 def read(load: Load) -> Any:
     """An element as an expression."""
     return load.tensor[tuple(load.indices)]
-
-
-def _cast(kind: str, value: Any) -> Any:
-    from tvm import tirx
-
-    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)

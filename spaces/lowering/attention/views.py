@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
 from spaces.ir.guard import Unsuitable
 from spaces.ir.nan_kept import pick_larger, pick_smaller
@@ -89,15 +89,15 @@ class Views:
         name, kind = tvm_compat.operator_name(call), str(call.ty.dtype)
         if name == "relax.arange":
             start, _, step = call.args
-            return cast(kind, start + index[0] * step)
+            return rewrite.cast(kind, start + index[0] * step)
         if name in ("relax.full", "relax.full_like"):
-            return cast(kind, self.element(call.args[1], []))
+            return rewrite.cast(kind, self.element(call.args[1], []))
         if name in ("relax.triu", "relax.tril"):
             above = index[-1] - index[-2] - call.args[1]
             inside = above >= 0 if name == "relax.triu" else above <= 0
             return tirx.Select(inside, self.element(call.args[0], index), tirx.const(0, kind))
         if name == "relax.astype":
-            return cast(kind, self.element(call.args[0], index))
+            return rewrite.cast(kind, self.element(call.args[0], index))
         if name not in _ELEMENTWISE:
             return None
         if name == "relax.logical_not" and self._compares_floats(call.args[0]):
@@ -116,13 +116,6 @@ class Views:
         if tvm_compat.operator_name(call) in _COMPARISONS:
             return is_float(str(call.args[0].ty.dtype))
         return any(self._compares_floats(operand) for operand in call.args)
-
-
-def cast(kind: str, value: Any) -> Any:
-    """A value in an element type."""
-    from tvm import tirx
-
-    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
 
 
 def read_number(tensor: Any) -> Any:

@@ -26,19 +26,11 @@ def find_limit(attention: Attention) -> Any:
         # It holds either up to a key of each row, or from one on.
         up_to, from_on = simplify(later - at_most_zero), simplify(at_most_zero + later)
         for limit, outcome in ((up_to, False), (simplify(from_on - 1), True)):
-            if rewrite.uses(limit, places) or _reads(limit):
+            if rewrite.uses(limit, places) or rewrite.reads(limit):
                 continue
             if _is_lowest(simplify(_decide(a.score, comparison, outcome))):
                 return limit
     return None
-
-
-def _reads(expression: Any) -> bool:
-    """Whether an expression reads a tensor."""
-    import tvm_ffi
-    from tvm.ir import TensorLoad
-
-    return tvm_ffi.structural_walk(expression, (TensorLoad, tvm_ffi.VisitInterrupt)) is not None
 
 
 def _find_comparisons(score: Any) -> Iterator[tuple[Any, Any]]:

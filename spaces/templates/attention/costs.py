@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
+from spaces.templates import gpu_rates as rates
 from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
+from spaces.templates.base import as_rows
 from spaces.templates.products.product import UNIT
-from spaces.templates.tensor_cores.tile import ITEM, SHARED_BYTES
+from spaces.templates.tensor_cores.tile import ITEM
 
-_LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 400.0
-"""Cycles of a launch, of a stage until it is there, and of a warp's way through a stage."""
+_STEP_CYCLES = 400.0
+"""Of a warp's way through a stage."""
 _SUSTAINED = 0.6
 """The share of the tensor cores' rate that instructions of single warps keep up."""
 _POWERS = 16.0
@@ -25,8 +27,6 @@ _JOIN_CYCLES = 8.0
 """For each number that a thread joins."""
 _PARTS = 4
 """Parts of a multiprocessor, each of which issues an instruction of a warp in a cycle."""
-_L2_BYTES = 48.0
-"""Bytes in a cycle of a multiprocessor from the L2 cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,17 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     widths = heads.terms + heads.sums
     operations = 2.0 * tile.rows * tile.keys * widths
     read = (tile.row_warps * tile.keys * widths + tile.key_warps * tile.rows * heads.terms) * ITEM
-    multiplying = np.maximum(operations / (gpu.tensor_operations * _SUSTAINED), read / SHARED_BYTES)
+    multiplying = np.maximum(
+        operations / (gpu.tensor_operations * _SUSTAINED), read / rates.SHARED_BYTES
+    )
     staged = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM
     # A thread has half as many scores of a part as there are keys, and as many sums as columns.
     own = tile.parts * ((tile.warp_keys * _SCORE_ISSUES + heads.sums) / 2 + _ROW_ISSUES)
     issued = tile.warps * own + staged / UNIT * _COPY_ISSUES / WARP
     weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
-    fetching = staged / _L2_BYTES
-    blocks = heads.batch * -(-heads.rows // tile.rows)
-    waves = -(-blocks // gpu.multiprocessors)
+    fetching = staged / rates.L2_BYTES
+    blocks = heads.batch * rates.ceil(heads.rows, tile.rows)
+    waves = rates.ceil(blocks, gpu.multiprocessors)
     found = count_resident(gpu, tile.block_bytes(heads), tile.registers(heads), tile.threads)
     resident = np.minimum(found, np.maximum(waves, 1))
     # A part of a multiprocessor has warps of its own; one multiplies while others weigh.
@@ -73,14 +75,14 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     most, least = np.maximum(multiplying, weighing), np.minimum(multiplying, weighing)
     busy = (most + least / np.maximum(warps, 1.0)) / np.minimum(warps, 1.0)
     step = busy + _STEP_CYCLES / (np.maximum(warps, 1.0) * resident)
-    filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
+    filling = rates.FILL_CYCLES / ((tile.stages - 1) * resident)
     step = np.maximum(np.maximum(step, fetching), filling)
-    steps = np.maximum(-(-heads.keys // tile.keys) * heads.keys_seen, 1.0)
+    steps = np.maximum(rates.ceil(heads.keys, tile.keys) * heads.keys_seen, 1.0)
     joining = (tile.key_warps - 1) * tile.count_joined(heads) * _JOIN_CYCLES
-    cycles = waves * (steps * step + (_FILL_CYCLES + joining) / resident)
+    cycles = waves * (steps * step + (rates.FILL_CYCLES + joining) / resident)
     moved = heads.batch * (heads.rows + heads.keys) * (heads.width + heads.columns) * ITEM
     streaming = moved / gpu.memory_bytes_per_cycle
-    cycles = np.maximum(cycles, streaming) + _LAUNCH_CYCLES
+    cycles = np.maximum(cycles, streaming) + rates.LAUNCH_CYCLES
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
 
 
@@ -104,4 +106,4 @@ def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float3
         np.full(np.shape(tile.rows), float(np.log2(heads.width + heads.columns))),
     ]
     shape = np.broadcast_shapes(*(np.shape(f) for f in found))
-    return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
+    return as_rows(found, shape)

@@ -9,9 +9,9 @@ from typing import Any
 
 from spaces.templates.attention.knobs import ROWS, WARP, AttentionTile
 from spaces.templates.attention.tensors import Tensors
+from spaces.templates.thread_program import exchange
 
 _LOG2_E = math.log2(math.e)
-_ALL = 0xFFFFFFFF
 _QUAD = (1, 2)
 """Distances of the threads that have the same rows (PTX ISA, "Matrix Fragments for
 mma.m16n8k16")."""
@@ -164,14 +164,9 @@ class Softmax:
         """Join the values of the threads that have the same row."""
         T = self._t
         for distance in _QUAD:
-            other = _exchange(T, value[0], distance)
+            other = exchange(T, value[0], distance)
             T.buffer_store(value, join(value[0], other), [0])
 
 
 def _lowest(T: Any) -> Any:
     return T.float32(-math.inf)
-
-
-def _exchange(T: Any, value: Any, distance: int) -> Any:
-    """The value of the thread of a warp whose number differs by one bit."""
-    return T.cuda.__shfl_xor_sync(T.uint32(_ALL), value, distance, WARP)

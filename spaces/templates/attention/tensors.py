@@ -10,6 +10,8 @@ from spaces.lowering.attention.description import Attention, Axis, Load
 from spaces.templates.products.places import multiply
 from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.operand import Source
+from spaces.templates.thread_program import Tensors as Known
+from spaces.templates.thread_program import find_tensor, narrow
 
 Places = Sequence[tuple[Any, Any]]
 """Values of variables."""
@@ -26,13 +28,13 @@ class Tensors:
         rows: their number, in 32 bits; `keys`, `columns` and `batches` likewise.
     """
 
-    def __init__(self, T: Any, attention: Attention, known: Sequence[tuple[Any, Any]]) -> None:
+    def __init__(self, T: Any, attention: Attention, known: Known) -> None:
         self._t, self._attention, self._known = T, attention, known
         a = attention
         self.rows, self.keys, self.columns = (
-            self._narrow(axis.extent) for axis in (a.rows, a.keys, a.columns)
+            narrow(self._t, axis.extent) for axis in (a.rows, a.keys, a.columns)
         )
-        self.batches = self._narrow(multiply([axis.extent for axis in a.batch]))
+        self.batches = narrow(self._t, multiply([axis.extent for axis in a.batch]))
 
     @property
     def sources(self) -> tuple[Source, Source, Source]:
@@ -48,7 +50,7 @@ class Tensors:
         """The place on each axis of the batch of one of its attentions."""
         T, found = self._t, list[Any]()
         for axis in reversed(self._attention.batch):
-            extent = self._narrow(axis.extent)
+            extent = narrow(self._t, axis.extent)
             found.append(T.Bind(number % extent))
             number = number // extent
         return found[::-1]
@@ -57,13 +59,13 @@ class Tensors:
         """What softmax takes for a sum of products in float32."""
         a = self._attention
         places = self._place(batch, (a.rows, row), (a.keys, key))
-        return self._write(a.score, [*places, (a.product, _cast(a.product, product))])
+        return self._write(a.score, [*places, _bind(a.product, product)])
 
     def result(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> Any:
         """What is stored for a sum of values in float32."""
         a = self._attention
         places = self._place(batch, (a.rows, row), (a.columns, column))
-        return self._write(a.result, [*places, (a.total, _cast(a.total, total))])
+        return self._write(a.result, [*places, _bind(a.total, total)])
 
     def store(self, value: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
         """Store an element of the result."""
@@ -84,19 +86,15 @@ class Tensors:
 
         tensor = self._find(load.tensor)
         in_units = starts_in_units(load, row if turned else term)
-        sizes = (self._narrow(row.extent), self._narrow(term.extent))
+        sizes = (narrow(self._t, row.extent), narrow(self._t, term.extent))
         return Source(tensor, turned, in_units, *sizes, find_index)
-
-    def _narrow(self, size: Any) -> Any:
-        number = tvm_compat.as_int(size)
-        return self._t.Cast("int32", size) if number is None else number
 
     def _place(self, batch: Sequence[Any], *others: tuple[Axis, Any]) -> Places:
         pairs = [*zip(self._attention.batch, batch, strict=True), *others]
-        return [(axis.var, _cast(axis.var, place)) for axis, place in pairs]
+        return [_bind(axis.var, place) for axis, place in pairs]
 
     def _find(self, tensor: Any) -> Any:
-        return next(own for known, own in self._known if known.same_as(tensor))
+        return find_tensor(self._known, tensor)
 
     def _write(self, value: Any, places: Places) -> Any:
         """An expression of this program's tensors, at some places."""
@@ -122,10 +120,6 @@ def starts_in_units(load: Load, dense: Axis) -> bool:
     return all(whole) or (whole[0] and len(load.tensor.shape) == 1)
 
 
-def _cast(like: Any, value: Any) -> Any:
-    from tvm import tirx
-
-    kind = str(like.ty.dtype)
-    if isinstance(value, int):
-        return tirx.IntImm(kind, value)
-    return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
+def _bind(variable: Any, value: Any) -> tuple[Any, Any]:
+    """A variable, and what stands for it in its type."""
+    return variable, rewrite.cast(str(variable.ty.dtype), value)

@@ -19,6 +19,7 @@ from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.thread_program import begin_program
 
 
 def write_program(
@@ -34,11 +35,7 @@ def write_program(
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
-        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-        known = [*zip(parameters, tensors, strict=True)]
+        known = begin_program(T, parameters)
         _Writer(T, Tensors(T, attention, known), heads, tile).write(find_limit(attention))
     return builder.get()
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.cpu import Cpu
-from spaces.templates.base import Columns, Costs, Knobs
+from spaces.templates.base import Columns, Costs, Knobs, as_rows
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.canonical import distinct_unrolls
 from spaces.templates.contraction.shape import Contraction
@@ -302,7 +302,7 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
         np.log2(c.outer_extent),
         float(c.broadcasts) + 2.0 * float(c.column_is_last),
     ]
-    return np.stack([np.broadcast_to(f, rows.shape) for f in found], axis=1).astype(np.float32)
+    return as_rows(found, rows.shape)
 
 
 def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:

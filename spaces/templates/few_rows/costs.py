@@ -9,25 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, count_resident
+from spaces.templates import gpu_rates as rates
+from spaces.templates.base import as_rows
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.product import Product
 
-_LAUNCH_CYCLES, _NEXT_LAUNCH_CYCLES = 3000.0, 2000.0
-"""Of the first kernel, and of one behind it."""
-_LATENCY, _FINISH_CYCLES = 800.0, 300.0
-"""Cycles from a load to its use, and from a block's last product to its results."""
-_L2_BYTES, _SHARED_BYTES = 48.0, 128.0
-"""Of a multiprocessor in a cycle: from the L2 cache, and from its own."""
-_ISSUED = 128.0
-"""Instructions of threads that a multiprocessor starts in a cycle."""
+_NEXT_LAUNCH_CYCLES, _FINISH_CYCLES = 2000.0, 300.0
+"""Of a launch behind another, and from a block's last product to its results."""
 _ADDRESS = 3.0
 """Instructions for a load: itself, and its address."""
 _RUN_BYTES = 64.0
 """That threads of a warp read next to one another, for memory to give its full rate."""
-_MOST_BLOCKS = 32
-"""On a multiprocessor at the same time."""
-_ALONE = 0.1
-"""The share of the lesser causes that does not overlap with the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +54,29 @@ def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
     the blocks of a multiprocessor wait together), of instructions and of the cache."""
     roles = tile.roles
     rows, columns = product.extent(roles.few), product.extent(roles.weights)
-    row_tiles, column_tiles = _ceil(rows, tile.rows), _ceil(columns, tile.block_columns)
+    row_tiles, column_tiles = rates.ceil(rows, tile.rows), rates.ceil(columns, tile.block_columns)
     blocks = row_tiles * column_tiles * product.batch_extent * tile.splits
-    steps = _ceil(_ceil(product.depth, tile.step_terms), tile.splits)
-    own = _ceil(blocks, gpu.multiprocessors)
+    steps = rates.ceil(rates.ceil(product.depth, tile.step_terms), tile.splits)
+    own = rates.ceil(blocks, gpu.multiprocessors)
     resident = count_resident(gpu, tile.shared_bytes, tile.registers, tile.threads)
-    resident = np.minimum(np.minimum(resident, _MOST_BLOCKS), np.maximum(own, 1))
-    rounds = _ceil(own, resident)
+    resident = np.minimum(np.minimum(resident, rates.BLOCKS), np.maximum(own, 1))
+    rounds = rates.ceil(own, resident)
     issued = _count_cycles(gpu, tile)
     read = _count_reads(tile)
     loaded = tile.threads * tile.loads * tile.vector * roles.item
-    from_l2 = own * steps * loaded / _L2_BYTES
+    from_l2 = own * steps * loaded / rates.L2_BYTES
     streaming = np.maximum(_count_bytes(product, tile) / gpu.memory_bytes_per_cycle, from_l2)
     # A block alone on its multiprocessor waits, and then computes.
-    waiting = rounds * steps * (_LATENCY + np.maximum(issued, read))
+    waiting = rounds * steps * (rates.LATENCY + np.maximum(issued, read))
     issuing, reading = own * steps * issued, own * steps * read
     shuffled = tile.sums * np.log2(tile.lanes) * tile.threads / WARP
-    gathered = tile.shared_bytes / _SHARED_BYTES
+    gathered = tile.shared_bytes / rates.SHARED_BYTES
     adding = own * (shuffled + 2 * gathered) + rounds * _FINISH_CYCLES
     parts = np.broadcast_arrays(streaming, waiting, issuing, reading)
     slowest = np.maximum.reduce(parts)
-    cycles = slowest + _ALONE * (np.add.reduce(parts) - slowest) + adding + _LAUNCH_CYCLES
+    cycles = slowest + rates.ALONE * (np.add.reduce(parts) - slowest) + adding + rates.LAUNCH_CYCLES
     left = 2 * 4.0 * tile.splits * rows * columns * product.batch_extent
-    behind = _NEXT_LAUNCH_CYCLES + left / (_L2_BYTES * gpu.multiprocessors)
+    behind = _NEXT_LAUNCH_CYCLES + left / (rates.L2_BYTES * gpu.multiprocessors)
     cycles = cycles + np.where(tile.splits > 1, behind, 0.0)
     return Estimate(
         blocks, resident, rounds, steps, streaming, waiting, issuing, reading, adding, cycles
@@ -116,8 +108,8 @@ def traits(product: Product, gpu: Gpu, tile: FewTile) -> npt.NDArray[np.float32]
         np.log2(e.resident),
         e.blocks / np.maximum(e.rounds * e.resident * gpu.multiprocessors, 1),
         np.log2(np.maximum(e.steps, 1)),
-        _ceil(rows, tile.rows) * tile.rows / np.maximum(rows, 1),
-        _ceil(columns, tile.block_columns) * tile.block_columns / np.maximum(columns, 1),
+        rates.ceil(rows, tile.rows) * tile.rows / np.maximum(rows, 1),
+        rates.ceil(columns, tile.block_columns) * tile.block_columns / np.maximum(columns, 1),
         *(part / e.cycles for part in (e.streaming, e.waiting, e.issuing, e.reading, e.adding)),
         np.log2(np.maximum(rows, 1)),
         np.log2(np.maximum(columns, 1)),
@@ -127,11 +119,7 @@ def traits(product: Product, gpu: Gpu, tile: FewTile) -> npt.NDArray[np.float32]
         float(roles.turned),
     ]
     shape = np.shape(tile.rows)
-    return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
-
-
-def _ceil(number: Any, tile: Any) -> Any:
-    return -(-number // tile)
+    return as_rows(found, shape)
 
 
 def _count_cycles(gpu: Gpu, tile: FewTile) -> Any:
@@ -140,16 +128,18 @@ def _count_cycles(gpu: Gpu, tile: FewTile) -> Any:
     of_few = tile.rows * tile.groups * tile.each
     widened = tile.loads * tile.vector * (roles.item < 4) + of_few * (roles.few_item < 4)
     others = _ADDRESS * (tile.loads + of_few / tile.few_vector)
-    return tile.threads * ((tile.products + widened) / gpu.madds + others / _ISSUED)
+    return tile.threads * ((tile.products + widened) / gpu.madds + others / rates.ISSUED)
 
 
 def _count_reads(tile: FewTile) -> Any:
     """Cycles in which a multiprocessor's own cache answers the loads of a block's step."""
     roles = tile.roles
     warps = tile.threads / WARP
-    of_weights = tile.loads * np.maximum(WARP * tile.vector * roles.item / _SHARED_BYTES, 1.0)
+    of_weights = tile.loads * np.maximum(WARP * tile.vector * roles.item / rates.SHARED_BYTES, 1.0)
     loads = tile.rows * tile.groups * tile.each / tile.few_vector
-    of_few = loads * np.maximum(tile.lanes * tile.few_vector * roles.few_item / _SHARED_BYTES, 1.0)
+    of_few = loads * np.maximum(
+        tile.lanes * tile.few_vector * roles.few_item / rates.SHARED_BYTES, 1.0
+    )
     return warps * (of_weights + of_few)
 
 

@@ -10,6 +10,7 @@ from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.few_rows.operand import Operand
 from spaces.templates.products.places import count_tiles, multiply, spread
 from spaces.templates.products.product import Product
+from spaces.templates.thread_program import narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,11 @@ class Grid:
         extents: Sequence[Any],
     ) -> None:
         self._t, self._product, self._tile, self._extents = T, product, tile, extents
-        self.rows, self.columns = self._int(few.size), self._int(weights.size)
-        self.terms = self._int(multiply([extents[product.reduction]]))
-        self.batches = self._int(multiply([extents[axis] for axis in product.batch]))
+        self.rows, self.columns = narrow(T, few.size), narrow(T, weights.size)
+        self.terms = narrow(T, multiply([extents[product.reduction]]))
+        self.batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self._row_tiles = count_tiles(self.rows, tile.rows)
         self._column_tiles = count_tiles(self.columns, tile.block_columns)
-
-    def _int(self, size: Any) -> Any:
-        return size if isinstance(size, int) else self._t.Cast("int32", size)
 
     @property
     def blocks(self) -> Any:

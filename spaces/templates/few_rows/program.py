@@ -17,9 +17,10 @@ from spaces.templates.few_rows.grid import Grid
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.few_rows.operand import Operand
 from spaces.templates.few_rows.sums import Sums
-from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
+from spaces.templates.thread_program import begin_program
 
 _ENTRY = "tirx.device_entry"
 
@@ -35,7 +36,8 @@ def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> A
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        epilogue = begin_program(T, match, product.c)
+        tensors = begin_program(T, [*match.schedule.mod["main"].params])
+        epilogue = Epilogue(match, product.c, tensors)
         writer = _Writer(T, product, tile, epilogue, match.main)
         writer.results.allocate()
         with T.attr({_ENTRY: True}):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spaces.targets.gpu import WARP
 from spaces.templates.few_rows.grid import Grid, Share
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles, place_axes
 from spaces.templates.products.product import Product
+from spaces.templates.thread_program import exchange
 
-_ALL_LANES = (1 << WARP) - 1
 _THREADS = 256
 """Of a block that adds up what others have left."""
 
@@ -68,9 +67,7 @@ class Sums:
         with T.unroll(tile.sums) as i:
             while lanes > 1:
                 lanes //= 2
-                other = T.tvm_warp_shuffle_xor(
-                    T.uint32(_ALL_LANES), sums[i], apart * lanes, WARP, WARP
-                )
+                other = exchange(T, sums[i], apart * lanes)
                 T.buffer_store(sums, sums[i] + other, [i])
         size = tile.rows * tile.block_columns
         together = T.alloc_buffer((tile.parts * size,), "float32", scope="shared")

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident, register_limit
-from spaces.templates.base import Columns, Costs
+from spaces.templates.base import Columns, Costs, as_rows
 from spaces.templates.contraction.shape import Contraction
+from spaces.templates.gpu_rates import ceil
 
 ROW_THREADS, COLUMN_THREADS = "row_threads", "column_threads"
 ROWS, COLUMNS = "rows", "columns"
@@ -263,12 +264,12 @@ def estimate(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Estima
     for axis in roles.batch:
         batch = batch * c.axes[axis].extent
     row_tiles, column_tiles, steps = (
-        _ceil(rows, b.rows),
-        _ceil(width, b.columns),
-        _ceil(depth, b.depth),
+        ceil(rows, b.rows),
+        ceil(width, b.columns),
+        ceil(depth, b.depth),
     )
     blocks = row_tiles * column_tiles * batch
-    waves = _ceil(blocks, gpu.multiprocessors)
+    waves = ceil(blocks, gpu.multiprocessors)
     resident = count_resident(gpu, shared_bytes(c, roles, b), registers(c, roles, b), b.threads)
     resident = np.minimum(resident, np.maximum(waves, 1))
     issuing, fetching = _issuing(c, roles, gpu, b), _fetching(c, roles, b)
@@ -290,10 +291,6 @@ def costs_s(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> Costs:
     """Analytic latencies; infinite where a setting is not feasible."""
     seconds = estimate(c, roles, gpu, columns).cycles / gpu.hertz
     return np.where(feasible(c, roles, gpu, columns), seconds, np.inf)
-
-
-def _ceil(number: Any, tile: Any) -> Any:
-    return -(-number // tile)
 
 
 def _count_bytes(c: Contraction) -> Any:
@@ -331,7 +328,7 @@ def _reading(gpu: Gpu, knobs: Columns, b: Block) -> Any:
 
 def _wavefronts(own: Any, threads: Any) -> Any:
     """Cycles in which each of several threads reads `own` neighbouring elements."""
-    return np.maximum(_ceil(own, LANES), own * threads / _SHARED_LANES)
+    return np.maximum(ceil(own, LANES), own * threads / _SHARED_LANES)
 
 
 def traits(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.NDArray[np.float32]:
@@ -356,4 +353,4 @@ def traits(c: Contraction, roles: Roles, gpu: Gpu, columns: Columns) -> npt.NDAr
         np.log2(c.axes[roles.reduction].extent),
         lanes(c, roles, c.rows_of, b) + 8 * lanes(c, roles, c.columns_of, b),
     ]
-    return np.stack([np.broadcast_to(f, b.threads.shape) for f in found], axis=1).astype(np.float32)
+    return as_rows(found, b.threads.shape)

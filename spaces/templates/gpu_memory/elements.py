@@ -56,7 +56,7 @@ class Elements:
         self._t, self._along, self._symbols = T, along, symbols
         self._flat = [(known, self._flatten(tensor)) for known, tensor in tensors]
 
-    def turned(self, along: Any) -> Elements:
+    def turn(self, along: Any) -> Elements:
         """The same tensors, with vectors that lie along another place."""
         found = copy.copy(self)
         found._along = along
@@ -166,12 +166,5 @@ class Elements:
         values = [(place, value) for place, value in places.items()]
         for number, (place, value) in enumerate(values):
             if place.same_as(self._along):
-                values[number] = (place, value + self._as(i, value))
+                values[number] = (place, value + rewrite.cast(str(value.ty.dtype), i))
         return rewrite.substitute(expression, [*values, *self._symbols])
-
-    def _as(self, i: Any, like: Any) -> Any:
-        from tvm import tirx
-
-        if isinstance(i, int):
-            return rewrite.constant(i, like)
-        return i if str(i.ty.dtype) == str(like.ty.dtype) else tirx.Cast(str(like.ty.dtype), i)

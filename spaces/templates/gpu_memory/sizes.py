@@ -64,8 +64,3 @@ class SymbolicSizes:
             times = vector if at == len(groups) - 1 else 1
             found[groups[at].place] = self._t.Bind(place) * times  # seen to be a multiple
         return found
-
-    def as_grid(self, number: Any) -> Any:
-        """A number of blocks."""
-        known = tvm_compat.as_int(number)
-        return self._t.Cast("int32", number) if known is None else known

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from spaces.ir import rewrite
 from spaces.templates.gpu_memory.program import Program
 from spaces.templates.gpu_memory.vectors import open_sizes
+from spaces.templates.thread_program import Tensors, begin_program
 
 
 class Writer(Protocol):
@@ -17,11 +18,11 @@ class Writer(Protocol):
     def count_blocks(self) -> Any:
         """The number of blocks, a number or an expression."""
 
-    def write(self, tensors: Sequence[tuple[Any, Any]], block: Any, thread: Any) -> None:
+    def write(self, tensors: Tensors, block: Any, thread: Any) -> None:
         """Write what a thread of a block does.
 
         Args:
-            tensors: the program's parameters, each with the tensor that stands for it.
+            tensors: of the program.
         """
 
 
@@ -45,11 +46,7 @@ def write_versions(
 
     symbols = open_sizes(program, vector) or ()
     with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
-        tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-        tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-        known = [*zip(parameters, tensors, strict=True)]
+        tensors = begin_program(T, parameters)
         versions = [writer(T, vector, symbols)]
         if symbols:
             versions.append(writer(T, 1, ()))
@@ -61,11 +58,11 @@ def write_versions(
         block = T.cta_id([T.Select(whole, *blocks) if symbols else blocks[0]])
         thread = T.thread_id([threads])
         if not symbols:
-            versions[0].write(known, block, thread)
+            versions[0].write(tensors, block, thread)
         else:
             with T.If(whole):
                 with T.Then():
-                    versions[0].write(known, block, thread)
+                    versions[0].write(tensors, block, thread)
                 with T.Else():
-                    versions[1].write(known, block, thread)
+                    versions[1].write(tensors, block, thread)
     return builder.get()

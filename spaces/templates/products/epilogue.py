@@ -8,6 +8,7 @@ from typing import Any
 from spaces.ir import rewrite
 from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction
+from spaces.templates.thread_program import Tensors, find_tensor
 
 
 class Epilogue:
@@ -15,10 +16,10 @@ class Epilogue:
 
     Args:
         match: the program; its epilogue goes through the result in the result's own order.
-        tensors: the program's parameters, each with the tensor that stands for it.
+        tensors: of the program.
     """
 
-    def __init__(self, match: Match, c: Contraction, tensors: Sequence[tuple[Any, Any]]) -> None:
+    def __init__(self, match: Match, c: Contraction, tensors: Tensors) -> None:
         self._tensors = tensors
         self._main = match.main
         last = match.stages.last
@@ -33,15 +34,7 @@ class Epilogue:
         return next((i for i, axis in enumerate(c.axes) if axis.out_dim == dim), None)
 
     def _find(self, buffer: Any) -> Any:
-        """What stands for one of the program's parameters.
-
-        Raises:
-            ValueError: it is none of them.
-        """
-        for known, tensor in self._tensors:
-            if known.same_as(buffer):
-                return tensor
-        raise ValueError(f"{buffer} is no parameter")
+        return find_tensor(self._tensors, buffer)
 
     def index(self, places: Sequence[Any]) -> list[Any]:
         """The index of an element of the result.
@@ -51,13 +44,13 @@ class Epilogue:
         """
         kinds = [axis.var.ty.dtype for axis in self._last.iter_vars]
         return [
-            _cast(kind, 0 if axis is None else places[axis])
+            rewrite.cast(str(kind), 0 if axis is None else places[axis])
             for kind, axis in zip(kinds, self._axes, strict=False)
         ]
 
     def value(self, total: Any, places: Sequence[Any]) -> Any:
         """What is stored for a sum in float32."""
-        total = _cast(str(self._main.body.buffer.dtype), total)
+        total = rewrite.cast(str(self._main.body.buffer.dtype), total)
         if self._last is self._main:
             return total
         from tvm.ir import TensorLoad
@@ -75,21 +68,3 @@ class Epilogue:
 
         value = structural_mutate(self._last.body.value, [(TensorLoad, look)])
         return rewrite.substitute(value, [(axis.var, place) for axis, place in axes])
-
-
-def _cast(kind: Any, value: Any) -> Any:
-    from tvm import tirx
-
-    if isinstance(value, int):
-        return tirx.IntImm(str(kind), value)
-    return value if str(value.ty.dtype) == str(kind) else tirx.Cast(str(kind), value)
-
-
-def begin_program(T: Any, match: Match, c: Contraction) -> Epilogue:
-    """Begin a PrimFunc with the parameters of a program, and give what that does to its sums."""
-    T.func_name("main")
-    T.func_attr({"tirx.noalias": True})
-    parameters = [*match.schedule.mod["main"].params]
-    tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
-    tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
-    return Epilogue(match, c, [*zip(parameters, tensors, strict=True)])

@@ -12,7 +12,7 @@ from typing import Any
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
-from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.fragments import Fragments
@@ -20,6 +20,7 @@ from spaces.templates.tensor_cores.grid import Grid
 from spaces.templates.tensor_cores.operand import Operand, read_source
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.thread_program import begin_program
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -33,7 +34,8 @@ def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        epilogue = begin_program(T, match, product.c)
+        tensors = begin_program(T, [*match.schedule.mod["main"].params])
+        epilogue = Epilogue(match, product.c, tensors)
         _Writer(T, product, tile, epilogue, match.main).write()
     return builder.get()
 

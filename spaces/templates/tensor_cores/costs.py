@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
+from spaces.templates import gpu_rates as rates
+from spaces.templates.base import as_rows
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile, count_rows, count_stage_bytes
 
-_LAUNCH_CYCLES, _FILL_CYCLES, _STEP_CYCLES = 3000.0, 1200.0, 60.0
-"""Cycles of a launch, of a stage until it is there, and of a stage's barriers."""
+_STEP_CYCLES = 60.0
+"""Of a stage's barriers."""
 _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
-_L2_BYTES, _STORED_BYTES = 48.0, 32.0
-"""Bytes in a cycle of a multiprocessor: from the L2 cache, and of results."""
+_STORED_BYTES = 32.0
+"""Bytes of results in a cycle of a multiprocessor."""
 _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
-_ALONE = 0.1
-"""The share of work and of memory's time that does not overlap with the other."""
-_COPY_ISSUES, _COPY_CYCLES = 6.0, 800.0
-"""Instructions of a thread for an element, and cycles that it waits for those under way."""
+_COPY_ISSUES = 6.0
+"""Instructions of a thread for an element that it copies."""
 _KEPT = 0.8
 """The share of the L2 cache that operands have."""
 
@@ -63,29 +63,29 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     a, b = np.where(tile.swap, width, rows), np.where(tile.swap, rows, width)
     a_tiles, b_tiles, steps = (
-        _ceil(a, tile.rows),
-        _ceil(b, tile.columns),
-        _ceil(product.depth, tile.depth),
+        rates.ceil(a, tile.rows),
+        rates.ceil(b, tile.columns),
+        rates.ceil(product.depth, tile.depth),
     )
     tiles = a_tiles * b_tiles * product.batch_extent
     resident = _resident(product, gpu, tile)
-    waves = _ceil(tiles, gpu.multiprocessors)
+    waves = rates.ceil(tiles, gpu.multiprocessors)
     resident = np.minimum(resident, np.maximum(waves, 1))
     multiplying = tile.multiplying(gpu, _SUSTAINED)
-    fetching = count_stage_bytes(tile) / _L2_BYTES
+    fetching = count_stage_bytes(tile) / rates.L2_BYTES
     # A stage is filled anew once the products after it have begun.
-    filling = _FILL_CYCLES / ((tile.stages - 1) * resident)
+    filling = rates.FILL_CYCLES / ((tile.stages - 1) * resident)
     waiting = _STEP_CYCLES / (tile.apart * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
     stored = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
     storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
-    cycles = waves * (steps * step + storing / resident + _FILL_CYCLES / hidden)
+    cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
     moved = _count_moved(product, gpu, tile, a_tiles, b_tiles)
     streaming = moved / gpu.memory_bytes_per_cycle
-    alone = _ALONE * np.minimum(cycles, streaming)
-    cycles = np.maximum(cycles, streaming) + alone + _LAUNCH_CYCLES
+    alone = rates.ALONE * np.minimum(cycles, streaming)
+    cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * steps * tile.depth / wanted
     return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)
@@ -116,11 +116,7 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
         np.log2(product.batch_extent),
     ]
     shape = np.shape(tile.swap)
-    return np.stack([np.broadcast_to(f, shape) for f in found], axis=1).astype(np.float32)
-
-
-def _ceil(number: Any, tile: Any) -> Any:
-    return -(-number // tile)
+    return as_rows(found, shape)
 
 
 def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
@@ -136,7 +132,7 @@ def _copying(product: Product, tile: Tile) -> Any:
     for operand in range(2):
         if not product.mapped[operand]:
             each = count_rows(product, tile, operand) * tile.depth / tile.copiers
-            cycles = cycles + each * _COPY_ISSUES + _ceil(each, HELD) * _COPY_CYCLES
+            cycles = cycles + each * _COPY_ISSUES + rates.ceil(each, HELD) * rates.LATENCY
     return cycles
 
 
@@ -149,7 +145,7 @@ def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: 
     # Tiles at the same time: so many of A by so many of B, each of which is read once for them.
     together = np.minimum(gpu.multiprocessors, a_tiles * b_tiles)
     down = np.minimum(tile.group, a_tiles)
-    across = np.minimum(_ceil(together, down), b_tiles)
+    across = np.minimum(rates.ceil(together, down), b_tiles)
     read = (down * tile.rows + across * tile.columns) * product.depth * ITEM
     turns = a_tiles * b_tiles * product.batch_extent / (down * across)
     return np.where(

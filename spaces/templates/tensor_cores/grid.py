@@ -8,6 +8,7 @@ from typing import Any
 from spaces.templates.products.places import count_tiles, multiply
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.thread_program import narrow
 
 
 class Grid:
@@ -32,14 +33,11 @@ class Grid:
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
         self._a_tiles, self._b_tiles = (
-            count_tiles(self._int(side.source.size), side.rows) for side in sides
+            count_tiles(narrow(T, side.source.size), side.rows) for side in sides
         )
-        self.steps = count_tiles(self._int(multiply([extents[product.reduction]])), depth)
-        batches = self._int(multiply([extents[axis] for axis in product.batch]))
+        self.steps = count_tiles(narrow(T, multiply([extents[product.reduction]])), depth)
+        batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self.tiles = self._a_tiles * self._b_tiles * batches
-
-    def _int(self, size: Any) -> Any:
-        return size if isinstance(size, int) else self._t.Cast("int32", size)
 
     def place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
         """The tile of a number: that of A, that of B, and the place on each axis of the batch.
@@ -53,7 +51,7 @@ class Grid:
         inside = T.Bind(rest % (group * self._b_tiles))
         batch, places = number // (self._a_tiles * self._b_tiles), {}
         for axis in reversed(self._batch):
-            extent = self._int(multiply([self._extents[axis]]))
+            extent = narrow(T, multiply([self._extents[axis]]))
             places[axis] = T.Bind(batch % extent)
             batch = batch // extent
         return T.Bind(first + inside % size), T.Bind(inside // size), places

@@ -13,7 +13,7 @@ from typing import Any
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
-from spaces.templates.products.epilogue import Epilogue, begin_program
+from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.product import UNIT, Product
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
@@ -22,6 +22,7 @@ from spaces.templates.tensor_cores.operand import MappedOperand, read_source
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
 from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
+from spaces.templates.thread_program import begin_program
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 """Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
@@ -52,7 +53,8 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
     from tvm.script.ir_builder import tirx as T
 
     with IRBuilder() as builder, T.prim_func():
-        epilogue = begin_program(T, match, product.c)
+        tensors = begin_program(T, [*match.schedule.mod["main"].params])
+        epilogue = Epilogue(match, product.c, tensors)
         _Writer(T, product, tile, epilogue, match.main).write(gpu.multiprocessors)
     return builder.get()
 

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
+from spaces.templates.gpu_rates import SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
     LINE,
     PATTERN_BYTES,
-    SHARED_BYTES,
     STAGES,
     SWAP,
     TERMS,

@@ -25,8 +25,6 @@ LINE, LINE_BYTES, PATTERN_BYTES = 64, 128, 1024
 bytes after which that repeats."""
 HELD = 64
 """Elements that a thread has under way, at most, where threads copy one by one."""
-SHARED_BYTES = 128.0
-"""Of a multiprocessor's shared memory, read in a cycle."""
 
 
 class Tile(Protocol):

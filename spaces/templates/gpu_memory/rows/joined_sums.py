@@ -8,8 +8,8 @@ from typing import Any
 
 from spaces.targets.gpu import WARP
 from spaces.templates.gpu_memory.rows.setting import Setting
+from spaces.templates.thread_program import exchange
 
-_ALL = 0xFFFFFFFF
 Join = Callable[[Any, Any], Any]
 
 
@@ -47,7 +47,7 @@ def join_rows(T: Any, threads: Threads, setting: Setting, sums: Any, join: Join)
 def _join_lanes(T: Any, sums: Any, lanes: int, join: Join) -> None:
     distance = lanes // 2
     while distance:
-        other = T.tvm_warp_shuffle_xor(T.uint32(_ALL), sums[0], distance, WARP, WARP)
+        other = exchange(T, sums[0], distance)
         T.buffer_store(sums, join(sums[0], other), [0])
         distance //= 2
 

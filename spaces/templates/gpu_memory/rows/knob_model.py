@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, count_resident, register_limit
-from spaces.templates.gpu_memory import rates
+from spaces.templates import gpu_rates as rates
+from spaces.templates.base import as_rows
 from spaces.templates.gpu_memory.facts import Extents, Facts, PartFacts
 from spaces.templates.gpu_memory.program import Walk
 from spaces.templates.gpu_memory.rows.setting import (
@@ -181,7 +182,7 @@ def traits(
         [*Walk].index(facts.walk),
         last.out_bytes,
     ]
-    return rates.as_rows(found, np.shape(e.cycles))
+    return as_rows(found, np.shape(e.cycles))
 
 
 def first_bytes(facts: Facts) -> int:

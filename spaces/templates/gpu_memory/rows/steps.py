@@ -174,15 +174,9 @@ class Steps:
         return _Within(self._t, way, self._number_of(way, step))
 
     def _number_of(self, way: Way, step: Any) -> Any:
-        from tvm import tirx
-
         kind = str(way.total.ty.dtype)
-        threads = int(self._setting.lane_threads)
-
-        def cast(value: Any) -> Any:
-            return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
-
-        return self._t.Bind(way.first + cast(step) * threads + cast(self._threads.lane))
+        own, lane = (rewrite.cast(kind, number) for number in (step, self._threads.lane))
+        return self._t.Bind(way.first + own * int(self._setting.lane_threads) + lane)
 
     def _slots(self, reads: Sequence[Read], width: int, steps: int) -> dict[int, Slot]:
         """Room for what is read in some steps."""

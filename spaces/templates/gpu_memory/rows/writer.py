@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import HALVES
 from spaces.templates.gpu_memory.elements import Elements, Places, Slot
 from spaces.templates.gpu_memory.program import Group, Part, Program, Walk
@@ -20,6 +20,7 @@ from spaces.templates.gpu_memory.rows.steps import Steps, Way
 from spaces.templates.gpu_memory.sizes import SymbolicSizes
 from spaces.templates.gpu_memory.vectors import is_whole
 from spaces.templates.gpu_memory.versions import Writer, write_versions
+from spaces.templates.thread_program import narrow
 
 
 def write_program(program: Program, parameters: Sequence[Any], setting: Setting, held: int) -> Any:
@@ -77,7 +78,7 @@ class _Writer:
             total = self._sizes.count(self._program.parts[-1].lanes, self._vector)
         else:
             each, total = int(self._setting.item_threads), self._count_items()
-        return self._sizes.as_grid(self._sizes.fix((total + (each - 1)) // each))
+        return narrow(self._t, self._sizes.fix((total + (each - 1)) // each))
 
     def _count_items(self) -> Any:
         return self._sizes.count(self._program.items, self._own)
@@ -147,7 +148,7 @@ class _Writer:
         if part.stage.reduces:
             sums = self._sum_up(part)
             with T.unroll(self._own) as i:
-                T.buffer_store(result, _cast(sums[i], dtype), [i])
+                T.buffer_store(result, rewrite.cast(dtype, sums[i]), [i])
         else:
             slots = self._steps.load(part, self._places, self._own)
             with T.unroll(self._own) as i:
@@ -166,14 +167,14 @@ class _Writer:
         dtype = "float32" if dtype in HALVES else dtype
         sums = T.alloc_buffer((self._own,), dtype, scope="local")
         with T.unroll(self._own) as i:
-            T.buffer_store(sums, _cast(body.start, dtype), [i])
+            T.buffer_store(sums, rewrite.cast(dtype, body.start), [i])
 
         way = self._way(part)
 
         def add(slots: Mapping[int, Slot], places: Places) -> None:
             with T.unroll(way.width) as i:
                 at = i if self._own > 1 else 0
-                term = _cast(self._value(part, slots, places, i), dtype)
+                term = rewrite.cast(dtype, self._value(part, slots, places, i))
                 T.buffer_store(sums, body.join(sums[at], term), [at])
 
         self._steps.go(part, way, add)
@@ -220,9 +221,3 @@ class _Writer:
         together = threads * (1 if held else unroll)
         is_even = inside is None and known is not None and known % together == 0
         return Way(total, end, self._first, steps, held, width, lanes, is_even)
-
-
-def _cast(value: Any, dtype: str) -> Any:
-    from tvm import tirx
-
-    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident, register_limit
-from spaces.templates.gpu_memory import rates
+from spaces.templates import gpu_rates as rates
+from spaces.templates.base import as_rows
 from spaces.templates.gpu_memory.facts import Extents, Facts
 from spaces.templates.gpu_memory.tiles.writer import Tile, pitch_of
 
@@ -127,7 +128,7 @@ def traits(facts: Facts, extents: Extents, gpu: Gpu, tile: Tile) -> npt.NDArray[
         facts.parts[0].heavy,
         max((read.bytes for read in facts.parts[0].reads), default=0),
     ]
-    return rates.as_rows(found, np.shape(e.cycles))
+    return as_rows(found, np.shape(e.cycles))
 
 
 def _shared_bytes(facts: Facts, tile: Tile) -> Any:

@@ -12,6 +12,7 @@ from spaces.templates.gpu_memory.elements import Elements, Places, Slot
 from spaces.templates.gpu_memory.program import Program, Read
 from spaces.templates.gpu_memory.sizes import SymbolicSizes
 from spaces.templates.gpu_memory.vectors import is_whole
+from spaces.templates.thread_program import narrow
 
 _BANK_BYTES = 4
 
@@ -60,7 +61,7 @@ class TileWriter:
     def count_blocks(self) -> Any:
         """The number of blocks."""
         total = self._sizes.fix(self._count_others() * self._tiles(0) * self._tiles(1))
-        return self._sizes.as_grid(total)
+        return narrow(self._t, total)
 
     def _count_others(self) -> Any:
         return self._sizes.count(self._others, 1)
@@ -112,7 +113,7 @@ class TileWriter:
         across, pitch = int(tile.lines) // width, pitch_of(int(tile.lines), _item_bytes(read))
         steps = across * int(tile.columns) // int(tile.threads)
         own = T.alloc_buffer((steps * width,), str(read.buffer.dtype), scope="local", align=16)
-        aside, flipped = elements.turned(self._lines.place), replace(read, growth=1)
+        aside, flipped = elements.turn(self._lines.place), replace(read, growth=1)
 
         def place(step: Any) -> tuple[Any, Any, Any]:
             number = T.Bind(step * int(tile.threads) + thread)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 LATENCY, L2_LATENCY, SHARED_LATENCY = 800.0, 300.0, 40.0
 """Cycles from a load to its use: from the device's memory, the L2 cache, shared memory."""
+FILL_CYCLES = 1200.0
+"""Until a stage of shared memory is there that copies fill."""
 SHUFFLE, MEET = 30.0, 60.0
 """Cycles of a step of a sum within a warp, and of threads of a block that wait for each other."""
 LAUNCH_CYCLES, BLOCK_CYCLES, START_CYCLES = 3000.0, 400.0, 30.0
@@ -20,6 +20,8 @@ IN_STEP = 0.3
 and compute at the same times."""
 SECTOR_BYTES, LINE_BYTES = 32, 128
 """Bytes that memory moves at least, and a run of which it moves at its full rate."""
+L2_BYTES, SHARED_BYTES = 48.0, 128.0
+"""Bytes that a multiprocessor reads in a cycle: from the L2 cache, and from its own memory."""
 LOADED_BYTES = 64.0
 """Bytes that a multiprocessor takes in a cycle."""
 L2_RATE = 2.5
@@ -32,7 +34,7 @@ ELEMENT_ISSUES, ACCESS_ISSUES, HEAVY_ISSUES = 2.0, 6.0, 14.0
 """Instructions for an element, for an access, and for an operation that takes long."""
 CODE_CYCLES = 0.5
 """Cycles in which an instruction is fetched for the first time."""
-_ALONE = 0.1
+ALONE = 0.1
 """The share of shorter times that does not overlap with the longest."""
 
 
@@ -46,9 +48,4 @@ def overlap(*cycles: Any) -> Any:
     longest: Any = 0.0
     for each in cycles:
         longest = np.maximum(longest, each)
-    return LAUNCH_CYCLES + longest + _ALONE * (sum(cycles) - longest)
-
-
-def as_rows(columns: Sequence[Any], shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Features as one row for each setting or shape."""
-    return np.stack([np.broadcast_to(c, shape) for c in columns], axis=1).astype(np.float32)
+    return LAUNCH_CYCLES + longest + ALONE * (sum(cycles) - longest)

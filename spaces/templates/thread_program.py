@@ -1,0 +1,53 @@
+"""What programs for threads of a GPU have in common: their parameters, sizes, and shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.targets.gpu import WARP
+
+Tensors = Sequence[tuple[Any, Any]]
+"""A program's parameters, each with the tensor that stands for it."""
+_ALL = (1 << WARP) - 1
+
+
+def begin_program(T: Any, parameters: Sequence[Any]) -> Tensors:
+    """Begin a PrimFunc "main" that has the parameters of a program.
+
+    Args:
+        T: TVM's script, within the frame of the PrimFunc.
+    """
+    T.func_name("main")
+    T.func_attr({"tirx.noalias": True})
+    tensors = [T.buffer([*p.shape], str(p.dtype), align=16) for p in parameters]
+    tensors = [T.arg(p.name, t) for p, t in zip(parameters, tensors, strict=True)]
+    return [*zip(parameters, tensors, strict=True)]
+
+
+def find_tensor(tensors: Tensors, parameter: Any) -> Any:
+    """What stands for a parameter.
+
+    Raises:
+        ValueError: it is none.
+    """
+    for known, tensor in tensors:
+        if known.same_as(parameter):
+            return tensor
+    raise ValueError(f"{parameter} is no parameter")
+
+
+def narrow(T: Any, size: Any) -> Any:
+    """A size in 32 bits: a number where it is known, else an expression."""
+    known = tvm_compat.as_int(size)
+    return T.Cast("int32", size) if known is None else known
+
+
+def exchange(T: Any, value: Any, distance: int) -> Any:
+    """The value of the thread of a warp whose number differs in one bit.
+
+    Args:
+        distance: that bit's worth.
+    """
+    return T.tvm_warp_shuffle_xor(T.uint32(_ALL), value, distance, WARP, WARP)
