@@ -44,9 +44,11 @@ def fuse_attention(module: Any, target: Any) -> Any:
     def emit() -> Any:
         for binding in bindings:
             known = found.get(binding.var)
-            value = replace_vars(binding.value, whole)
-            if known is not None:
-                value = _call(builder, known, whole)
+            value = (
+                replace_vars(binding.value, whole)
+                if known is None
+                else _call(builder, known, whole)
+            )
             whole[binding.var] = builder.emit(value, tvm_compat.variable_name(binding.var))
         return replace_vars(graph.body.body, whole)
 

@@ -13,11 +13,12 @@ from typing import Any
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.grid import Grid
 from spaces.templates.products.product import Product
+from spaces.templates.products.source import read_source
 from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.fragments import Fragments
-from spaces.templates.tensor_cores.grid import Grid
-from spaces.templates.tensor_cores.operand import Operand, read_source
+from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tile import TERMS
 from spaces.templates.thread_program import begin_program
@@ -60,7 +61,8 @@ class _Writer:
             )
             for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
         )
-        self._grid = Grid(T, product, (self._a, self._b), extents, tile.depth, tile.group)
+        sides = [(side.source, side.rows) for side in (self._a, self._b)]
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group)
         self._results = Results(T, product, numbers, epilogue, extents)
 
     def write(self) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.grid import Grid
 from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.source import read_source
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
-from spaces.templates.tensor_cores.grid import Grid
-from spaces.templates.tensor_cores.operand import MappedOperand, read_source
+from spaces.templates.tensor_cores.operand import MappedOperand
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
 from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
@@ -82,7 +83,8 @@ class _Writer:
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
         self._sides = (self._a, self._b)
-        self._grid = Grid(T, product, self._sides, self._extents, tile.depth, tile.group)
+        sides = [(side.source, side.rows) for side in self._sides]
+        self._grid = Grid(T, product, sides, self._extents, tile.depth, tile.group)
         self._steps = self._grid.steps
 
     def write(self, multiprocessors: int) -> None:

@@ -70,8 +70,8 @@ def settings_of(name: str, number: int) -> tuple[Knobs, ...]:
 
 
 def spread(template: Template, number: int) -> list[Knobs]:
-    """Random settings, no two of them equal, each value of a knob in `EACH` of them or, of fewer
-    settings, in about as many as any other.
+    """Random settings, no two of them equal, each value of a knob that is within the limits in
+    `EACH` of them or, of fewer settings, in about as many as any other.
 
     Raises:
         ValueError: there are not so many.
@@ -79,7 +79,9 @@ def spread(template: Template, number: int) -> list[Knobs]:
     columns = every(template)
     left = list(np.flatnonzero(np.isfinite(template.costs_s(columns))))
     rng, counts = np.random.default_rng(0), Counter[Value]()
-    known = [(knob, value) for knob, values in template.choices.items() for value in values]
+    known = [
+        (knob, value) for knob in template.choices for value in dict.fromkeys(columns[knob][left])
+    ]
     found: list[Knobs] = []
     for _ in range(number):
         short = [value for value in known if counts[value] < EACH]

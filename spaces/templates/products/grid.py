@@ -7,7 +7,7 @@ from typing import Any
 
 from spaces.templates.products.places import count_tiles, multiply
 from spaces.templates.products.product import Product
-from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.products.source import Source
 from spaces.templates.thread_program import narrow
 
 
@@ -16,7 +16,7 @@ class Grid:
 
     Args:
         T: TVM's script.
-        sides: A and B.
+        sides: A and B, each with the rows of a tile.
         extents: of the axes of the contraction.
         depth: terms of a step.
         group: tiles of A whose blocks follow one another.
@@ -26,14 +26,14 @@ class Grid:
         self,
         T: Any,
         product: Product,
-        sides: Sequence[Operand],
+        sides: Sequence[tuple[Source, int]],
         extents: Sequence[Any],
         depth: int,
         group: int,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
         self._a_tiles, self._b_tiles = (
-            count_tiles(narrow(T, side.source.size), side.rows) for side in sides
+            count_tiles(narrow(T, source.size), rows) for source, rows in sides
         )
         self.steps = count_tiles(narrow(T, multiply([extents[product.reduction]])), depth)
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
