@@ -35,6 +35,11 @@ def interchange(module: Any) -> Any:
 def _interchange(schedule: Any, block: Any) -> None:
     kinds = [int(v.iter_type) for v in schedule.get(block).iter_vars]
     loops = schedule.get_loops(block)
+    extents = [tvm_compat.as_int(schedule.get(loop).extent) for loop in loops]
+    if 0 in extents and schedule.get(block).init is not None:
+        # A sum of no terms is what it begins with, which no step of its loops stores.
+        schedule.decompose_reduction(block, loops[0])
+        return
     if len(loops) != len(kinds):
         return
     sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == tvm_compat.REDUCED]

@@ -104,3 +104,17 @@ def test_a_program_that_writes_an_element_more_than_once_is_left_alone() -> None
 
     module = tvm_compat.normalize(scatter)
     assert interchange(module).script() == module.script()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0)])
+def test_a_sum_of_no_terms_is_what_sums_begin_with(shape: tuple[int, ...]) -> None:
+    from tvm import te, topi
+
+    from spaces.check.reference import reference
+    from spaces.ir import tvm_compat
+
+    x = te.placeholder((*shape, 4), name="x")
+    program = te.create_prim_func([x, topi.sum(x, axis=[*range(len(shape))])])
+    module = tvm_compat.normalize(program)
+    for case in reference(module, "no terms").cases:
+        assert case.outputs[1].tolist() == [0.0] * 4

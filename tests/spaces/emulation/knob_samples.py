@@ -79,12 +79,10 @@ def spread(template: Template, number: int) -> list[Knobs]:
     columns = every(template)
     left = list(np.flatnonzero(np.isfinite(template.costs_s(columns))))
     rng, counts = np.random.default_rng(0), Counter[Value]()
-    known = [
-        (knob, value) for knob in template.choices for value in dict.fromkeys(columns[knob][left])
-    ]
+    known = Counter((knob, v) for knob in template.choices for v in columns[knob][left].tolist())
     found: list[Knobs] = []
     for _ in range(number):
-        short = [value for value in known if counts[value] < EACH]
+        short = [value for value, most in known.items() if counts[value] < min(EACH, most)]
         rarest = min(short, key=lambda value: counts[value], default=None)
         row = int(rng.choice(_with(columns, left, rarest)))
         left.remove(row)
