@@ -12,9 +12,9 @@ FILL_CYCLES = 1200.0
 """Until a stage of shared memory is there that copies fill."""
 SHUFFLE, MEET = 30.0, 60.0
 """Cycles of a step of a sum within a warp, and of threads of a block that wait for each other."""
-LAUNCH_CYCLES, BLOCK_CYCLES, START_CYCLES = 3000.0, 400.0, 30.0
-"""Cycles of a launch, of a block with nothing to do, and from the start of a block to that of the
-next on a multiprocessor."""
+LAUNCH_CYCLES, NEXT_LAUNCH_CYCLES, BLOCK_CYCLES, START_CYCLES = 3000.0, 2000.0, 400.0, 30.0
+"""Cycles of a launch, of one behind another, of a block with nothing to do, and from the start of a
+block to that of the next on a multiprocessor."""
 IN_STEP = 0.3
 """The share of memory's time that is lost where a multiprocessor has one block, whose threads wait
 and compute at the same times."""

@@ -10,6 +10,8 @@ from spaces.targets.gpu import WARP
 
 Tensors = Sequence[tuple[Any, Any]]
 """A program's parameters, each with the tensor that stands for it."""
+DEVICE_ENTRY = "tirx.device_entry"
+"""The attribute of what is a kernel, of a program that has several."""
 _ALL = (1 << WARP) - 1
 
 

@@ -66,7 +66,8 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     issued = tile.warps * own + staged / UNIT * _COPY_ISSUES / WARP
     weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
     fetching = staged / rates.L2_BYTES
-    blocks = heads.batch * rates.ceil(heads.rows, tile.rows)
+    alone = heads.batch // tile.heads
+    blocks = alone * rates.ceil(heads.rows * tile.heads, tile.rows) * tile.shares
     waves = rates.ceil(blocks, gpu.multiprocessors)
     found = count_resident(gpu, tile.block_bytes(heads), tile.registers(heads), tile.threads)
     resident = np.minimum(found, np.maximum(waves, 1))
@@ -77,13 +78,23 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     step = busy + _STEP_CYCLES / (np.maximum(warps, 1.0) * resident)
     filling = rates.FILL_CYCLES / ((tile.stages - 1) * resident)
     step = np.maximum(np.maximum(step, fetching), filling)
-    steps = np.maximum(rates.ceil(heads.keys, tile.keys) * heads.keys_seen, 1.0)
+    steps = rates.ceil(heads.keys, tile.keys) * heads.keys_seen
+    steps = np.maximum(rates.ceil(steps, tile.shares), 1.0)
     joining = (tile.key_warps - 1) * tile.count_joined(heads) * _JOIN_CYCLES
     cycles = waves * (steps * step + (rates.FILL_CYCLES + joining) / resident)
-    moved = heads.batch * (heads.rows + heads.keys) * (heads.width + heads.columns) * ITEM
-    streaming = moved / gpu.memory_bytes_per_cycle
+    lines = heads.batch * (heads.rows + heads.keys / heads.together)
+    streaming = lines * (heads.width + heads.columns) * ITEM / gpu.memory_bytes_per_cycle
     cycles = np.maximum(cycles, streaming) + rates.LAUNCH_CYCLES
+    cycles = cycles + np.where(tile.shares > 1, _estimate_joining(heads, gpu, tile), 0.0)
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
+
+
+def _estimate_joining(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Any:
+    """Cycles of the kernel that joins what blocks have left, in the L2 cache if it holds that."""
+    left = tile.left_bytes(heads)
+    near = rates.L2_BYTES * gpu.multiprocessors
+    rate = np.where(left <= gpu.numbers.l2_bytes, near, gpu.memory_bytes_per_cycle)
+    return rates.NEXT_LAUNCH_CYCLES + 2 * left / rate
 
 
 def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float32]:
@@ -94,6 +105,8 @@ def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float3
         np.log2(tile.rows),
         np.log2(tile.keys),
         np.log2(tile.key_warps),
+        np.log2(tile.shares),
+        np.log2(tile.heads),
         tile.registers(heads) * tile.threads / gpu.registers,
         tile.block_bytes(heads) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.weighing),

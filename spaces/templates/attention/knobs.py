@@ -18,11 +18,13 @@ from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
+SHARES, HEADS = "shares", "heads"
 WARP, ROWS, PAIR = 32, 16, 16
 """Threads of a warp, rows of one instruction, and columns that are loaded together, of two."""
 _WIDE = 4
 """Bytes of a sum."""
 _MOST_WARPS = 8
+_MOST_LEFT_BYTES = 1 << 30
 _OTHER_REGISTERS = 64
 """Of a thread, besides its sums, scores and factors: addresses, and the places of its scores."""
 
@@ -32,7 +34,7 @@ class Heads:
     """The sizes of an attention; of one shape, or of many as arrays.
 
     Attributes:
-        batch: independent attentions.
+        batch: independent attentions; `together` so many in a row have the same keys and values.
         rows: rows of queries of each; `keys` rows of keys.
         width: elements of a query; `columns` those of a value.
         keys_seen: the share of rows by keys that any row looks at.
@@ -44,6 +46,7 @@ class Heads:
     width: int
     columns: int
     keys_seen: float
+    together: int = 1
 
     @property
     def padded_width(self) -> int:
@@ -74,6 +77,8 @@ class AttentionTile:
         parts: instructions of a warp along its rows.
         keys: of a stage.
         stages: of shared memory.
+        shares: blocks to which the keys are shared out.
+        heads: that have rows in a block: one, or all those that have the same keys.
     """
 
     row_warps: Any
@@ -81,6 +86,8 @@ class AttentionTile:
     parts: Any
     keys: Any
     stages: Any
+    shares: Any
+    heads: Any
 
     @property
     def warp_rows(self) -> Any:
@@ -111,6 +118,11 @@ class AttentionTile:
         joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
         return (self.rows * heads.padded_width + staged) * ITEM + joined + PATTERN_BYTES
 
+    def left_bytes(self, heads: Heads) -> Any:
+        """What blocks leave for others in the device's memory, in a shape."""
+        left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * self.shares * _WIDE
+        return np.where(self.shares > 1, left, 0.0)
+
     def count_joined(self, heads: Heads) -> Any:
         """What a thread has that those of other warps join: sums, and for each of its rows the
         largest score and the total."""
@@ -122,7 +134,7 @@ class AttentionTile:
         return self.parts * own + 4 + _OTHER_REGISTERS
 
 
-def choices_of() -> dict[str, tuple[int, ...]]:
+def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
     return {
         ROW_WARPS: (1, 2, 4, 8),
@@ -130,17 +142,25 @@ def choices_of() -> dict[str, tuple[int, ...]]:
         PARTS: (1, 2),
         KEYS: (16, 32, 64, 128),
         STAGES: (2, 3, 4),
+        SHARES: (1, 2, 4, 8, 16, 32),
+        HEADS: (1, heads.together) if heads.together > 1 else (1,),
     }
 
 
 def tile_of(knobs: Mapping[str, Any]) -> AttentionTile:
     """The sizes of a block, from its knobs."""
-    return AttentionTile(*(knobs[name] for name in (ROW_WARPS, KEY_WARPS, PARTS, KEYS, STAGES)))
+    names = (ROW_WARPS, KEY_WARPS, PARTS, KEYS, STAGES, SHARES, HEADS)
+    return AttentionTile(*(knobs[name] for name in names))
 
 
 def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool_]:
-    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape.
+
+    Args:
+        heads: the sizes of the largest.
+    """
     good = tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
+    good &= tile.left_bytes(heads) <= _MOST_LEFT_BYTES
     good &= (tile.warps <= _MOST_WARPS) & (tile.warp_keys >= PAIR)
     return np.asarray(good, dtype=np.bool_)

@@ -3,15 +3,15 @@ calculation for softmax", arXiv 1805.02867)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from spaces.templates.attention.knobs import ROWS, WARP, AttentionTile
+from spaces.templates.attention.powers import find_base, find_lowest, invert, raise_e
+from spaces.templates.attention.shares import Left
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.thread_program import exchange
 
-_LOG2_E = math.log2(math.e)
 _QUAD = (1, 2)
 """Distances of the threads that have the same rows (PTX ISA, "Matrix Fragments for
 mma.m16n8k16")."""
@@ -47,7 +47,7 @@ class Softmax:
             T.alloc_buffer((number,), "float32", scope="local") for _ in range(2)
         )
         with T.unroll(number) as i:
-            T.buffer_store(self._largest, _lowest(T), [i])
+            T.buffer_store(self._largest, find_lowest(T), [i])
             T.buffer_store(self._totals, T.float32(0), [i])
 
     def weigh(self, scores: Any, first_key: Any, sums: Any, width: int) -> None:
@@ -59,8 +59,7 @@ class Softmax:
         """
         T, keys = self._t, self._tile.warp_keys
         for own in range(self._own):
-            part, lower = own // 2, own % 2
-            row = self._row + part * ROWS + lower * 8
+            part, lower, row = own // 2, own % 2, self._find_row(own)
             most = T.alloc_buffer((1,), "float32", scope="local")
             T.buffer_store(most, self._largest[own], [0])
             with T.unroll(keys // 8) as eight, T.unroll(2) as right:
@@ -70,13 +69,13 @@ class Softmax:
                 T.buffer_store(scores, score, [place])
                 T.buffer_store(most, T.max(most[0], scores[place]), [0])
             self._share(most, T.max)
-            base = T.Bind(self._find_base(most[0]))
-            scale = T.Bind(self._raise(self._largest[own] - base))
+            base = T.Bind(find_base(T, most[0]))
+            scale = T.Bind(raise_e(T, self._largest[own] - base))
             T.buffer_store(self._largest, most[0], [own])
             T.buffer_store(self._totals, self._totals[own] * scale, [own])
             with T.unroll(keys // 8) as eight, T.unroll(2) as right:
                 place = part * keys // 2 + eight * 4 + lower * 2 + right
-                T.buffer_store(scores, self._raise(scores[place] - base), [place])
+                T.buffer_store(scores, raise_e(T, scores[place] - base), [place])
                 T.buffer_store(self._totals, self._totals[own] + scores[place], [own])
             with T.unroll(width // 8) as eight, T.unroll(2) as right:
                 place = part * width // 2 + eight * 4 + lower * 2 + right
@@ -117,8 +116,8 @@ class Softmax:
         each = int(sums.shape[0]) // self._tile.parts
         other = T.Bind(read(own))
         most = T.Bind(T.max(self._largest[own], other))
-        base = T.Bind(self._find_base(most))
-        mine, theirs = (T.Bind(self._raise(x - base)) for x in (self._largest[own], other))
+        base = T.Bind(find_base(T, most))
+        mine, theirs = (T.Bind(raise_e(T, x - base)) for x in (self._largest[own], other))
         T.buffer_store(self._largest, most, [own])
         total = self._totals[own] * mine + read(self._own + own) * theirs
         T.buffer_store(self._totals, total, [own])
@@ -129,36 +128,44 @@ class Softmax:
 
     def store(self, sums: Any, width: int) -> None:
         """Divide the sums of values by the totals of weights, and store them."""
-        T, tensors = self._t, self._tensors
         for own in range(self._own):
-            part, lower = own // 2, own % 2
-            row = self._row + part * ROWS + lower * 8
-            share = T.float32(1) / self._totals[own]
-            # Where there are no keys, the sum of none of them is zero.
-            none = self._totals[own] == 0 if tensors.is_safe else tensors.keys == 0
-            share = T.Bind(T.Select(none, T.float32(0), share))
-            with T.unroll(width // 8) as eight, T.unroll(2) as right:
-                place = part * width // 2 + eight * 4 + lower * 2 + right
-                column = eight * 8 + self._column + right
-                with T.If(T.And(row < tensors.rows, column < tensors.columns)), T.Then():
-                    value = tensors.result(sums[place] * share, self._batch, row, column)
-                    tensors.store(value, self._batch, row, column)
+            share = self._t.Bind(invert(self._t, self._tensors, self._totals[own]))
 
-    def _find_base(self, most: Any) -> Any:
-        """What is subtracted from scores: nothing in a row that has none yet."""
+            def put(row: Any, column: Any, total: Any, share: Any = share) -> None:
+                self._tensors.finish(total * share, self._batch, row, column)
+
+            self._go_through(own, sums, width, put)
+
+    def leave(self, sums: Any, width: int, left: Left) -> None:
+        """Leave sums of values and totals of weights to be joined with those of other blocks."""
         T = self._t
-        return T.Select(most == _lowest(T), T.float32(0), most)
+        for own in range(self._own):
+            row = self._find_row(own)
+            with T.If(T.And(row < self._tensors.rows, self._column == 0)), T.Then():
+                left.put_row(row, self._largest[own], self._totals[own])
+            self._go_through(own, sums, width, left.put)
+
+    def _go_through(
+        self, own: int, sums: Any, width: int, put: Callable[[Any, Any, Any], None]
+    ) -> None:
+        """Put somewhere what a thread has of a row, where there is such a row and column."""
+        T, tensors, row = self._t, self._tensors, self._find_row(own)
+        with T.unroll(width // 8) as eight, T.unroll(2) as right:
+            place = own // 2 * width // 2 + eight * 4 + own % 2 * 2 + right
+            column = eight * 8 + self._column + right
+            with T.If(T.And(row < tensors.rows, column < tensors.columns)), T.Then():
+                put(row, column, sums[place])
+
+    def _find_row(self, own: int) -> Any:
+        """One of a thread's rows."""
+        return self._row + own // 2 * ROWS + own % 2 * 8
 
     def _score(self, product: Any, row: Any, key: Any) -> Any:
         """The score of a row and a key; minus infinity beyond the tensors."""
         T, tensors = self._t, self._tensors
         score = tensors.score(product, self._batch, row, key)
         inside = T.And(row < tensors.rows, key < tensors.keys)
-        return T.if_then_else(inside, score, _lowest(T))
-
-    def _raise(self, difference: Any) -> Any:
-        """The power of e; scores themselves may be too large to be multiplied."""
-        return self._t.exp2(difference * self._t.float32(_LOG2_E))
+        return T.if_then_else(inside, score, find_lowest(T))
 
     def _share(self, value: Any, join: Callable[[Any, Any], Any]) -> None:
         """Join the values of the threads that have the same row."""
@@ -166,7 +173,3 @@ class Softmax:
         for distance in _QUAD:
             other = exchange(T, value[0], distance)
             T.buffer_store(value, join(value[0], other), [0])
-
-
-def _lowest(T: Any) -> Any:
-    return T.float32(-math.inf)

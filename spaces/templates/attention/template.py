@@ -17,6 +17,7 @@ from spaces.lowering.attention.description import Attention
 from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.attention import costs, knobs
 from spaces.templates.attention.causal import find_limit
+from spaces.templates.attention.groups import find_group
 from spaces.templates.attention.knobs import Heads, tile_of
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import write_program
@@ -38,11 +39,11 @@ class AttentionKernels:
 
     heads: Heads
     gpu: Gpu
-    name: str = "kernel:attention-1"
+    name: str = "kernel:attention-2"
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
-        return knobs.choices_of()
+        return knobs.choices_of(self.heads)
 
     def feasible(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """See `Kernels`."""
@@ -69,7 +70,8 @@ class AttentionKernels:
         """See `Kernels`."""
         function = schedule.mod["main"]
         attention = read_attention(function)
-        return write_program(attention, self.heads, tile_of(knobs), [*function.params])
+        group = find_group(attention)
+        return write_program(attention, group, self.heads, tile_of(knobs), [*function.params])
 
 
 def attention_templates(task: Task) -> list[Template]:
@@ -91,7 +93,7 @@ def _sizes_of(attention: Attention, values: Mapping[str, int]) -> Heads:
         for axes in (a.batch, [a.rows], [a.keys], [a.width], [a.columns])
     )
     seen = 1.0 if find_limit(a) is None else _SEEN_CAUSAL
-    return Heads(batch, rows, keys, width, columns, seen)
+    return Heads(batch, rows, keys, width, columns, seen, find_group(a).heads)
 
 
 def _work(heads: Heads) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.lowering.attention.description import Attention, Axis, Load
+from spaces.templates.attention.groups import ALONE, Group
 from spaces.templates.products.places import multiply
 from spaces.templates.products.product import UNIT
 from spaces.templates.products.source import Source
@@ -23,18 +24,22 @@ class Tensors:
     Args:
         T: TVM's script.
         known: the tensors of the attention, each with the one that stands for it.
+        group: heads whose rows, one of each after the other, are the rows of one attention.
 
     Attributes:
         rows: their number, in 32 bits; `keys`, `columns` and `batches` likewise.
+        heads: that have rows next to one another.
     """
 
-    def __init__(self, T: Any, attention: Attention, known: Known) -> None:
+    def __init__(self, T: Any, attention: Attention, known: Known, group: Group = ALONE) -> None:
         self._t, self._attention, self._known = T, attention, known
+        self._group, self.heads = group, group.heads
         a = attention
         self.rows, self.keys, self.columns = (
             narrow(self._t, axis.extent) for axis in (a.rows, a.keys, a.columns)
         )
-        self.batches = narrow(self._t, multiply([axis.extent for axis in a.batch]))
+        self.rows = self.rows * self.heads
+        self.batches = multiply([self._narrow(number) for number in range(len(a.batch))])
 
     @property
     def sources(self) -> tuple[Source, Source, Source]:
@@ -49,8 +54,8 @@ class Tensors:
     def spread(self, number: Any) -> list[Any]:
         """The place on each axis of the batch of one of its attentions."""
         T, found = self._t, list[Any]()
-        for axis in reversed(self._attention.batch):
-            extent = narrow(self._t, axis.extent)
+        for axis in reversed(range(len(self._attention.batch))):
+            extent = self._narrow(axis)
             found.append(T.Bind(number % extent))
             number = number // extent
         return found[::-1]
@@ -61,16 +66,11 @@ class Tensors:
         places = self._place(batch, (a.rows, row), (a.keys, key))
         return self._write(a.score, [*places, _bind(a.product, product)])
 
-    def result(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> Any:
-        """What is stored for a sum of values in float32."""
+    def finish(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
+        """Store what the program makes of a sum of values in float32."""
         a = self._attention
         places = self._place(batch, (a.rows, row), (a.columns, column))
-        return self._write(a.result, [*places, _bind(a.total, total)])
-
-    def store(self, value: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
-        """Store an element of the result."""
-        a = self._attention
-        places = self._place(batch, (a.rows, row), (a.columns, column))
+        value = self._write(a.result, [*places, _bind(a.total, total)])
         index = [self._write(i, places) for i in a.place.indices]
         self._t.buffer_store(self._find(a.place.tensor), value, index)
 
@@ -86,12 +86,26 @@ class Tensors:
 
         tensor = self._find(load.tensor)
         in_units = starts_in_units(load, row if turned else term)
-        sizes = (narrow(self._t, row.extent), narrow(self._t, term.extent))
+        size = self.rows if row is self._attention.rows else narrow(self._t, row.extent)
+        sizes = (size, narrow(self._t, term.extent))
         return Source(tensor, turned, in_units, *sizes, find_index)
 
+    def _narrow(self, axis: int) -> Any:
+        """The extent of an axis of the batch, of which a group of heads is one."""
+        extent = narrow(self._t, self._attention.batch[axis].extent)
+        return extent // self.heads if axis == self._group.axis else extent
+
     def _place(self, batch: Sequence[Any], *others: tuple[Axis, Any]) -> Places:
-        pairs = [*zip(self._attention.batch, batch, strict=True), *others]
-        return [_bind(axis.var, place) for axis, place in pairs]
+        """Values of the axes' variables; what looks at no row is the same for a group's heads."""
+        places, head = dict[Any, Any](), 0
+        for axis, place in others:
+            if axis is self._attention.rows and self.heads > 1:
+                head, place = place % self.heads, place // self.heads
+            places[axis.var] = place
+        for number, (axis, place) in enumerate(zip(self._attention.batch, batch, strict=True)):
+            is_group = number == self._group.axis and self.heads > 1
+            places[axis.var] = place * self.heads + head if is_group else place
+        return [_bind(variable, place) for variable, place in places.items()]
 
     def _find(self, tensor: Any) -> Any:
         return find_tensor(self._known, tensor)

@@ -12,22 +12,30 @@ from typing import Any
 
 from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
+from spaces.templates.attention.groups import ALONE, Group
 from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
+from spaces.templates.attention.shares import Left
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.tensors import Tensors
+from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import TERMS
-from spaces.templates.thread_program import begin_program
+from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
 def write_program(
-    attention: Attention, heads: Heads, tile: AttentionTile, parameters: Sequence[Any]
+    attention: Attention,
+    group: Group,
+    heads: Heads,
+    tile: AttentionTile,
+    parameters: Sequence[Any],
 ) -> Any:
     """The PrimFunc of a setting.
 
     Args:
+        group: heads that have the same keys and values.
         heads: widths of queries and values; of the other sizes the attention's own count.
         parameters: of the program that it stands for.
     """
@@ -36,15 +44,26 @@ def write_program(
 
     with IRBuilder() as builder, T.prim_func():
         known = begin_program(T, parameters)
-        _Writer(T, Tensors(T, attention, known), heads, tile).write(find_limit(attention))
+        tensors = Tensors(T, attention, known, group if tile.heads > 1 else ALONE)
+        left = Left(T, tensors, tile.shares) if tile.shares > 1 else None
+        if left is not None:
+            left.allocate()
+        with T.attr({DEVICE_ENTRY: True}):
+            _Writer(T, tensors, heads, tile, left).write(find_limit(attention))
+        if left is not None:
+            with T.attr({DEVICE_ENTRY: True}):
+                left.join()
     return builder.get()
 
 
 class _Writer:
     """Writes one program."""
 
-    def __init__(self, T: Any, tensors: Tensors, heads: Heads, tile: AttentionTile) -> None:
+    def __init__(
+        self, T: Any, tensors: Tensors, heads: Heads, tile: AttentionTile, left: Left | None
+    ) -> None:
         self._t, self._tensors, self._heads, self._tile = T, tensors, heads, tile
+        self._left = left
         widths = (heads.padded_width, heads.padded_width, heads.padded_columns)
         query, key, value = tensors.sources
         self._queries, self._keys, self._values = (
@@ -64,15 +83,16 @@ class _Writer:
         """
         T, tile, tensors = self._t, self._tile, self._tensors
         row_tiles = (tensors.rows + tile.rows - 1) // tile.rows
-        T.device_entry()
-        block = T.cta_id([row_tiles * tensors.batches])
+        block = T.cta_id([row_tiles * tile.shares * tensors.batches])
         thread = T.thread_id([tile.threads])
         self._place_warp(thread)
         self._allocate()
         # Blocks with the same keys and values follow one another; the last rows have most to do.
         first = T.Bind((row_tiles - 1 - block % row_tiles) * tile.rows)
-        batch = tensors.spread(block // row_tiles)
-        self._steps = T.Bind(self._count_steps(first, limit))
+        rest = T.Bind(block // row_tiles)
+        share, number = rest % tile.shares, rest // tile.shares
+        batch = tensors.spread(number)
+        self._place_steps(self._count_steps(first, limit), share)
         softmax = Softmax(T, tensors, tile, thread, first + self._row, batch)
         sums = T.alloc_buffer((tile.parts * self._heads.sums // 2,), "float32", scope="local")
         with T.unroll(tile.parts * self._heads.sums // 2) as i:
@@ -85,13 +105,18 @@ class _Writer:
             T.evaluate(T.cuda.cta_sync())
             self._copy_stage(thread, step + tile.stages - 1, batch)
             scores = self._multiply_keys(step % tile.stages)
-            softmax.weigh(scores, step * tile.keys + self._key, sums, self._heads.sums)
+            key = (self._begin + step) * tile.keys + self._key
+            softmax.weigh(scores, key, sums, self._heads.sums)
             self._multiply_values(step % tile.stages, scores, sums)
         softmax.join_threads()
         if self._joined is not None:
             softmax.join_warps(sums, self._warp, self._joined)
         with T.If(self._warp % tile.key_warps == 0), T.Then():
-            softmax.store(sums, self._heads.sums)
+            if self._left is None:
+                softmax.store(sums, self._heads.sums)
+            else:
+                self._left.begin(share, number)
+                softmax.leave(sums, self._heads.sums, self._left)
 
     def _place_warp(self, thread: Any) -> None:
         """The warp of a thread, its first row in the block, and its first key in a stage."""
@@ -120,18 +145,24 @@ class _Writer:
         T, tile = self._t, self._tile
         keys = self._tensors.keys
         if limit is not None:  # which may not fit 32 bits
-            seen = limit + T.Cast("int64", first) + tile.rows
+            last = (first + tile.rows - 1) // self._tensors.heads
+            seen = limit + T.Cast("int64", last) + 1
             keys = T.Cast("int32", T.max(T.min(T.Cast("int64", keys), seen), 0))
-        return (keys + tile.keys - 1) // tile.keys
+        return T.Bind(count_tiles(keys, tile.keys))
+
+    def _place_steps(self, steps: Any, share: Any) -> None:
+        """The first tile of keys of a block's share, and how many it has."""
+        T = self._t
+        each = T.Bind(count_tiles(steps, self._tile.shares))
+        self._begin = T.Bind(share * each)
+        self._steps = T.Bind(T.max(T.min(steps - self._begin, each), 0))
 
     def _copy_stage(self, thread: Any, step: Any, batch: Sequence[Any]) -> None:
         """Begin to fill a stage, if there are so many."""
         T, tile = self._t, self._tile
         with T.If(step < self._steps), T.Then():
-            for side, (row, term) in (
-                (self._keys, (step * tile.keys, 0)),
-                (self._values, (0, step * tile.keys)),
-            ):
+            key = (self._begin + step) * tile.keys
+            for side, (row, term) in ((self._keys, (key, 0)), (self._values, (0, key))):
                 self._copy(side, thread, step % tile.stages, row, term, batch)
         T.evaluate(T.ptx["cp.async.commit_group"]())
 

@@ -14,8 +14,8 @@ from spaces.templates.base import as_rows
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.product import Product
 
-_NEXT_LAUNCH_CYCLES, _FINISH_CYCLES = 2000.0, 300.0
-"""Of a launch behind another, and from a block's last product to its results."""
+_FINISH_CYCLES = 300.0
+"""From a block's last product to its results."""
 _ADDRESS = 3.0
 """Instructions for a load: itself, and its address."""
 _RUN_BYTES = 64.0
@@ -76,7 +76,7 @@ def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
     slowest = np.maximum.reduce(parts)
     cycles = slowest + rates.ALONE * (np.add.reduce(parts) - slowest) + adding + rates.LAUNCH_CYCLES
     left = 2 * 4.0 * tile.splits * rows * columns * product.batch_extent
-    behind = _NEXT_LAUNCH_CYCLES + left / (rates.L2_BYTES * gpu.multiprocessors)
+    behind = rates.NEXT_LAUNCH_CYCLES + left / (rates.L2_BYTES * gpu.multiprocessors)
     cycles = cycles + np.where(tile.splits > 1, behind, 0.0)
     return Estimate(
         blocks, resident, rounds, steps, streaming, waiting, issuing, reading, adding, cycles

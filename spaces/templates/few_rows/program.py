@@ -20,9 +20,7 @@ from spaces.templates.few_rows.sums import Sums
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
-from spaces.templates.thread_program import begin_program
-
-_ENTRY = "tirx.device_entry"
+from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
 def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> Any:
@@ -40,10 +38,10 @@ def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> A
         epilogue = Epilogue(match, product.c, tensors)
         writer = _Writer(T, product, tile, epilogue, match.main)
         writer.results.allocate()
-        with T.attr({_ENTRY: True}):
+        with T.attr({DEVICE_ENTRY: True}):
             writer.write()
         if tile.splits > 1:
-            with T.attr({_ENTRY: True}):
+            with T.attr({DEVICE_ENTRY: True}):
                 writer.results.add()
     return builder.get()
 

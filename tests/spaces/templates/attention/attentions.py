@@ -240,6 +240,7 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "plain": (plain, (Sizes(3, 50, 77, 64, 64, 3), Sizes(2, 130, 33, 40, 24, 2))),
     "plain bfloat16": (lambda s: plain(s, "bfloat16"), (Sizes(2, 33, 65, 128, 128, 2),)),
     "one row": (plain, (Sizes(4, 1, 300, 64, 64, 4),)),
+    "one row of each in a group": (causal, (Sizes(6, 1, 300, 64, 64, 2, 2),)),
     "odd widths": (plain, (Sizes(2, 20, 45, 33, 21, 2),)),
     "shared": (shared, (Sizes(3, 21, 40, 32, 24, 1, 2),)),
     "nothing seen": (nothing_seen, (Sizes(2, 20, 50, 32, 16, 2),)),

@@ -21,7 +21,8 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target
 from spaces.templates.attention.causal import find_limit
-from spaces.templates.attention.knobs import Heads, tile_of
+from spaces.templates.attention.groups import ALONE, find_group
+from spaces.templates.attention.knobs import AttentionTile, Heads, tile_of
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import write_program
 from spaces.templates.base import every, setting
@@ -42,8 +43,9 @@ pytestmark = pytest.mark.tvm
 PROMPT = ("causal", Sizes(32, 2048, 2048, 128, 128, 8))
 SHORT = ("masked", Sizes(12, 384, 384, 64, 64, 12, 8))
 DECODE = ("plain", Sizes(32, 1, 4096, 128, 128, 32))
+GROUPED = ("causal", Sizes(32, 1, 4096, 128, 128, 8))
 OPEN = ("open", Sizes(32, "m", "n", 128, 128, 8))
-LARGE = [PROMPT, SHORT, DECODE, OPEN]
+LARGE = {"prompt": PROMPT, "short": SHORT, "decode": DECODE, "grouped": GROUPED, "open": OPEN}
 
 
 def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
@@ -55,7 +57,7 @@ def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_attention_has_it(name: str) -> None:
     for sizes in PROGRAMS[name][1]:
-        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:attention-1"]
+        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:attention-2"]
 
 
 def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
@@ -75,12 +77,12 @@ def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
 
 
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits() -> None:
-    space = space_of("masked", PROGRAMS["masked"][1][0])
+    space = space_of("causal", PROGRAMS["causal"][1][0])
     columns = every(space.template)
     feasible = np.isfinite(space.template.costs_s(columns))
     for knob, values in space.template.choices.items():
         assert {*columns[knob][feasible].tolist()} == {*values}
-    gpu, heads = gpu_of(AMPERE), Heads(1, 1, 1, 32, 32, 1.0)
+    gpu, heads = gpu_of(AMPERE), Heads(4, 70, 70, 32, 32, 0.5, 2)
     for row in np.flatnonzero(feasible)[::20]:
         tile = tile_of(setting(columns, int(row)))
         assert tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
@@ -92,6 +94,32 @@ def test_warps_share_the_keys_of_one_row_and_have_rows_of_their_own_of_many(targ
     one, many = (tile_of(space_of(*each, target).ranked[0]) for each in (DECODE, PROMPT))
     assert one.row_warps == 1 < one.key_warps
     assert many.row_warps > 1
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_blocks_share_the_keys_of_few_rows_and_have_all_heads_that_look_at_them(
+    target: str,
+) -> None:
+    few, many = (tile_of(space_of(*each, target).ranked[0]) for each in (GROUPED, PROMPT))
+    assert (few.heads, many.shares) == (4, 1)
+    assert few.shares > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "heads"),
+    [
+        ("causal", Sizes(8, 9, 9, 32, 32, 2), 4),
+        ("causal", Sizes(8, 9, 9, 32, 32, 2, 3), 4),
+        ("causal", Sizes(6, 9, 9, 32, 32, 1, 2), 6),
+        ("causal", Sizes(6, 9, 9, 32, 32, 6, 2), 1),
+        ("shared", Sizes(3, 21, 40, 32, 24, 1, 2), 3),
+        ("plain", Sizes(3, 21, 40, 32, 24, 3, 2), 1),
+        ("open", Sizes(8, "m", "n", 32, 32, 4), 2),
+    ],
+)
+def test_heads_that_look_at_the_same_keys_are_found(name: str, sizes: Sizes, heads: int) -> None:
+    task = task_for(name, sizes)
+    assert find_group(read_attention(task_module(task.module)["main"])).heads == heads
 
 
 @pytest.mark.parametrize(
@@ -135,22 +163,22 @@ def test_a_limit_may_be_larger_than_32_bits() -> None:
     assert int(find_limit(attention)) == 1 << 40
     tensors = [attention.query, attention.key, attention.value, attention.place]
     heads = Heads(2, 9, 9, 16, 16, 1.0)
-    tile = tile_of({"row_warps": 1, "key_warps": 1, "parts": 1, "keys": 16, "stages": 2})
-    assert write_program(attention, heads, tile, [load.tensor for load in tensors])
+    tile = AttentionTile(row_warps=1, key_warps=1, parts=1, keys=16, stages=2, shares=1, heads=1)
+    assert write_program(attention, ALONE, heads, tile, [load.tensor for load in tensors])
 
 
 @needs_nvcc
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("name", "sizes"), LARGE, ids=[name for name, _ in LARGE])
+@pytest.mark.parametrize(("name", "sizes"), LARGE.values(), ids=LARGE)
 def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
     name: str, sizes: Sizes, target: str, tmp_path: Path
 ) -> None:
     space = space_of(name, sizes, target)
     source = compile_setting(space, space.ranked[0], target).imports[0].inspect_source("cuda")
     code = compile_cuda(source, re.findall(r"sm_\w+", target)[0])
-    (use,) = code.uses.values()
-    assert use.stack_bytes == use.spill_store_bytes == 0
-    assert use.registers <= gpu_of(target).registers // use.threads
+    for use in code.uses.values():
+        assert use.stack_bytes == use.spill_store_bytes == 0
+        assert use.registers <= gpu_of(target).registers // use.threads
     assembly = disassemble(code.binary, tmp_path)
     assert {*re.findall(r"HMMA\.\w+", assembly)} == {"HMMA.16816"}
     assert {"LDSM.16.M88.4", "LDSM.16.MT88.4"} <= {*re.findall(r"LDSM[.\w]+", assembly)}
