@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from spaces.targets.gpu import Gpu
+
 LATENCY, L2_LATENCY, SHARED_LATENCY = 800.0, 300.0, 40.0
 """Cycles from a load to its use: from the device's memory, the L2 cache, shared memory."""
 FILL_CYCLES = 1200.0
@@ -26,6 +28,8 @@ LOADED_BYTES = 64.0
 """Bytes that a multiprocessor takes in a cycle."""
 L2_RATE = 2.5
 """The rate of the L2 cache, as times the rate of the device's memory."""
+MOST_LEFT_BYTES = 1 << 30
+"""The most memory in which blocks leave sums for others."""
 BLOCKS = 32
 """The most blocks that share a multiprocessor."""
 ISSUED = 128.0
@@ -41,6 +45,14 @@ ALONE = 0.1
 def ceil(number: Any, by: Any) -> Any:
     """A quotient, rounded up."""
     return -(-number // by)
+
+
+def estimate_joining(gpu: Gpu, left_bytes: Any) -> Any:
+    """Cycles of a second kernel, which joins what blocks have left in the device's memory, or in
+    the L2 cache if it holds that; none where there is nothing."""
+    near = L2_BYTES * gpu.multiprocessors
+    rate = np.where(left_bytes <= gpu.numbers.l2_bytes, near, gpu.memory_bytes_per_cycle)
+    return np.where(left_bytes > 0, NEXT_LAUNCH_CYCLES + 2 * left_bytes / rate, 0.0)
 
 
 def overlap(*cycles: Any) -> Any:

@@ -67,7 +67,7 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
     fetching = staged / rates.L2_BYTES
     alone = heads.batch // tile.heads
-    blocks = alone * rates.ceil(heads.rows * tile.heads, tile.rows) * tile.shares
+    blocks = alone * rates.ceil(heads.rows * tile.heads, tile.rows) * tile.splits
     waves = rates.ceil(blocks, gpu.multiprocessors)
     found = count_resident(gpu, tile.block_bytes(heads), tile.registers(heads), tile.threads)
     resident = np.minimum(found, np.maximum(waves, 1))
@@ -79,22 +79,14 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     filling = rates.FILL_CYCLES / ((tile.stages - 1) * resident)
     step = np.maximum(np.maximum(step, fetching), filling)
     steps = rates.ceil(heads.keys, tile.keys) * heads.keys_seen
-    steps = np.maximum(rates.ceil(steps, tile.shares), 1.0)
+    steps = np.maximum(rates.ceil(steps, tile.splits), 1.0)
     joining = (tile.key_warps - 1) * tile.count_joined(heads) * _JOIN_CYCLES
     cycles = waves * (steps * step + (rates.FILL_CYCLES + joining) / resident)
     lines = heads.batch * (heads.rows + heads.keys / heads.together)
     streaming = lines * (heads.width + heads.columns) * ITEM / gpu.memory_bytes_per_cycle
     cycles = np.maximum(cycles, streaming) + rates.LAUNCH_CYCLES
-    cycles = cycles + np.where(tile.shares > 1, _estimate_joining(heads, gpu, tile), 0.0)
+    cycles = cycles + rates.estimate_joining(gpu, tile.left_bytes(heads))
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
-
-
-def _estimate_joining(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Any:
-    """Cycles of the kernel that joins what blocks have left, in the L2 cache if it holds that."""
-    left = tile.left_bytes(heads)
-    near = rates.L2_BYTES * gpu.multiprocessors
-    rate = np.where(left <= gpu.numbers.l2_bytes, near, gpu.memory_bytes_per_cycle)
-    return rates.NEXT_LAUNCH_CYCLES + 2 * left / rate
 
 
 def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float32]:
@@ -105,7 +97,7 @@ def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float3
         np.log2(tile.rows),
         np.log2(tile.keys),
         np.log2(tile.key_warps),
-        np.log2(tile.shares),
+        np.log2(tile.splits),
         np.log2(tile.heads),
         tile.registers(heads) * tile.threads / gpu.registers,
         tile.block_bytes(heads) / gpu.dynamic_shared_bytes,

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
-SHARES, HEADS = "shares", "heads"
+SPLITS, HEADS = "splits", "heads"
 WARP, ROWS, PAIR = 32, 16, 16
 """Threads of a warp, rows of one instruction, and columns that are loaded together, of two."""
 _WIDE = 4
 """Bytes of a sum."""
 _MOST_WARPS = 8
-_MOST_LEFT_BYTES = 1 << 30
 _OTHER_REGISTERS = 64
 """Of a thread, besides its sums, scores and factors: addresses, and the places of its scores."""
 
@@ -77,7 +77,7 @@ class AttentionTile:
         parts: instructions of a warp along its rows.
         keys: of a stage.
         stages: of shared memory.
-        shares: blocks to which the keys are shared out.
+        splits: blocks to which the keys are shared out.
         heads: that have rows in a block: one, or all those that have the same keys.
     """
 
@@ -86,7 +86,7 @@ class AttentionTile:
     parts: Any
     keys: Any
     stages: Any
-    shares: Any
+    splits: Any
     heads: Any
 
     @property
@@ -120,8 +120,8 @@ class AttentionTile:
 
     def left_bytes(self, heads: Heads) -> Any:
         """What blocks leave for others in the device's memory, in a shape."""
-        left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * self.shares * _WIDE
-        return np.where(self.shares > 1, left, 0.0)
+        left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * self.splits * _WIDE
+        return np.where(self.splits > 1, left, 0.0)
 
     def count_joined(self, heads: Heads) -> Any:
         """What a thread has that those of other warps join: sums, and for each of its rows the
@@ -142,14 +142,14 @@ def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
         PARTS: (1, 2),
         KEYS: (16, 32, 64, 128),
         STAGES: (2, 3, 4),
-        SHARES: (1, 2, 4, 8, 16, 32),
+        SPLITS: (1, 2, 4, 8, 16, 32),
         HEADS: (1, heads.together) if heads.together > 1 else (1,),
     }
 
 
 def tile_of(knobs: Mapping[str, Any]) -> AttentionTile:
     """The sizes of a block, from its knobs."""
-    names = (ROW_WARPS, KEY_WARPS, PARTS, KEYS, STAGES, SHARES, HEADS)
+    names = (ROW_WARPS, KEY_WARPS, PARTS, KEYS, STAGES, SPLITS, HEADS)
     return AttentionTile(*(knobs[name] for name in names))
 
 
@@ -161,6 +161,6 @@ def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool
     """
     good = tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
-    good &= tile.left_bytes(heads) <= _MOST_LEFT_BYTES
+    good &= tile.left_bytes(heads) <= MOST_LEFT_BYTES
     good &= (tile.warps <= _MOST_WARPS) & (tile.warp_keys >= PAIR)
     return np.asarray(good, dtype=np.bool_)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.templates.attention.knobs import ROWS, WARP, AttentionTile
 from spaces.templates.attention.powers import find_base, find_lowest, invert, raise_e
-from spaces.templates.attention.shares import Left
+from spaces.templates.attention.splits import Left
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.thread_program import exchange
 

@@ -14,8 +14,8 @@ from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.groups import ALONE, Group
 from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
-from spaces.templates.attention.shares import Left
 from spaces.templates.attention.softmax import Softmax
+from spaces.templates.attention.splits import Left
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import UNIT
@@ -45,7 +45,7 @@ def write_program(
     with IRBuilder() as builder, T.prim_func():
         known = begin_program(T, parameters)
         tensors = Tensors(T, attention, known, group if tile.heads > 1 else ALONE)
-        left = Left(T, tensors, tile.shares) if tile.shares > 1 else None
+        left = Left(T, tensors, tile.splits) if tile.splits > 1 else None
         if left is not None:
             left.allocate()
         with T.attr({DEVICE_ENTRY: True}):
@@ -83,14 +83,14 @@ class _Writer:
         """
         T, tile, tensors = self._t, self._tile, self._tensors
         row_tiles = (tensors.rows + tile.rows - 1) // tile.rows
-        block = T.cta_id([row_tiles * tile.shares * tensors.batches])
+        block = T.cta_id([row_tiles * tile.splits * tensors.batches])
         thread = T.thread_id([tile.threads])
         self._place_warp(thread)
         self._allocate()
         # Blocks with the same keys and values follow one another; the last rows have most to do.
         first = T.Bind((row_tiles - 1 - block % row_tiles) * tile.rows)
         rest = T.Bind(block // row_tiles)
-        share, number = rest % tile.shares, rest // tile.shares
+        share, number = rest % tile.splits, rest // tile.splits
         batch = tensors.spread(number)
         self._place_steps(self._count_steps(first, limit), share)
         softmax = Softmax(T, tensors, tile, thread, first + self._row, batch)
@@ -153,7 +153,7 @@ class _Writer:
     def _place_steps(self, steps: Any, share: Any) -> None:
         """The first tile of keys of a block's share, and how many it has."""
         T = self._t
-        each = T.Bind(count_tiles(steps, self._tile.shares))
+        each = T.Bind(count_tiles(steps, self._tile.splits))
         self._begin = T.Bind(share * each)
         self._steps = T.Bind(T.max(T.min(steps - self._begin, each), 0))
 

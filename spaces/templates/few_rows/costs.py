@@ -13,6 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SUM_BYTES
 
 _FINISH_CYCLES = 300.0
 """From a block's last product to its results."""
@@ -75,9 +76,8 @@ def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
     parts = np.broadcast_arrays(streaming, waiting, issuing, reading)
     slowest = np.maximum.reduce(parts)
     cycles = slowest + rates.ALONE * (np.add.reduce(parts) - slowest) + adding + rates.LAUNCH_CYCLES
-    left = 2 * 4.0 * tile.splits * rows * columns * product.batch_extent
-    behind = rates.NEXT_LAUNCH_CYCLES + left / (rates.L2_BYTES * gpu.multiprocessors)
-    cycles = cycles + np.where(tile.splits > 1, behind, 0.0)
+    left = tile.splits * rows * columns * product.batch_extent * SUM_BYTES
+    cycles = cycles + rates.estimate_joining(gpu, np.where(tile.splits > 1, left, 0))
     return Estimate(
         blocks, resident, rounds, steps, streaming, waiting, issuing, reading, adding, cycles
     )

@@ -63,11 +63,6 @@ class Grid:
         """The number of blocks."""
         return self._row_tiles * self._column_tiles * self._tile.splits * self.batches
 
-    @property
-    def results(self) -> Any:
-        """The number of results."""
-        return self.rows * self.columns * self.batches
-
     def share(self, block: Any, thread: Any) -> Share:
         """What a thread has. Blocks that read the same weights follow one another, and threads that
         read what lies next to it."""

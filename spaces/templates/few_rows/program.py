@@ -20,6 +20,7 @@ from spaces.templates.few_rows.sums import Sums
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import Totals
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
@@ -37,12 +38,10 @@ def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> A
         tensors = begin_program(T, [*match.schedule.mod["main"].params])
         epilogue = Epilogue(match, product.c, tensors)
         writer = _Writer(T, product, tile, epilogue, match.main)
-        writer.results.allocate()
+        writer.totals.allocate()
         with T.attr({DEVICE_ENTRY: True}):
             writer.write()
-        if tile.splits > 1:
-            with T.attr({DEVICE_ENTRY: True}):
-                writer.results.add()
+        writer.totals.write_adding()
     return builder.get()
 
 
@@ -60,7 +59,8 @@ class _Writer:
             for number, vector in ((roles.few, tile.few_vector), (roles.weights, tile.vector))
         )
         self._grid = Grid(T, product, tile, self._few, self._weights, extents)
-        self.results = Sums(T, product, tile, self._grid, epilogue, extents)
+        sides = (roles.few, roles.weights)
+        self.totals = Totals(T, product, sides, epilogue, extents, tile.splits)
 
     def write(self) -> None:
         """Write what the threads do."""
@@ -76,7 +76,7 @@ class _Writer:
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         self._go_through(sums)
-        self.results.store(self._share, thread, sums)
+        Sums(T, tile, self.totals).store(self._share, thread, sums)
 
     def _go_through(self, sums: Any) -> None:
         """Go through a block's share of the steps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spaces.templates.products.places import count_tiles, multiply
@@ -11,8 +12,25 @@ from spaces.templates.products.source import Source
 from spaces.templates.thread_program import narrow
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a block computes at a time.
+
+    Attributes:
+        a: number of the tile of A; `b` that of the tile of B.
+        batch: the place on each axis of the batch; `number` that on all of them.
+        split: which share of the terms.
+    """
+
+    a: Any
+    b: Any
+    batch: dict[int, Any]
+    number: Any
+    split: Any
+
+
 class Grid:
-    """Tiles of A by tiles of B, for each of a batch.
+    """Tiles of A by tiles of B by shares of the terms, for each of a batch.
 
     Args:
         T: TVM's script.
@@ -20,6 +38,10 @@ class Grid:
         extents: of the axes of the contraction.
         depth: terms of a step.
         group: tiles of A whose blocks follow one another.
+        splits: shares of the terms.
+
+    Attributes:
+        steps: of each share; the last ones' may lie beyond the terms.
     """
 
     def __init__(
@@ -30,17 +52,20 @@ class Grid:
         extents: Sequence[Any],
         depth: int,
         group: int,
+        splits: int,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
+        self._splits = splits
         self._a_tiles, self._b_tiles = (
             count_tiles(narrow(T, source.size), rows) for source, rows in sides
         )
-        self.steps = count_tiles(narrow(T, multiply([extents[product.reduction]])), depth)
+        terms = narrow(T, multiply([extents[product.reduction]]))
+        self.steps = count_tiles(terms, depth * splits)
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
-        self.tiles = self._a_tiles * self._b_tiles * batches
+        self.parts = self._a_tiles * self._b_tiles * splits * batches
 
-    def place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
-        """The tile of a number: that of A, that of B, and the place on each axis of the batch.
+    def place(self, number: Any) -> Part:
+        """The part of a number.
 
         Some tiles of A follow one another, so that blocks that run together share tiles of B.
         """
@@ -49,9 +74,13 @@ class Grid:
         first = T.Bind(rest // (group * self._b_tiles) * group)
         size = T.Bind(T.min(self._a_tiles - first, group))
         inside = T.Bind(rest % (group * self._b_tiles))
-        batch, places = number // (self._a_tiles * self._b_tiles), {}
+        number = number // (self._a_tiles * self._b_tiles)
+        split = T.Bind(number % self._splits)
+        number = batch = T.Bind(number // self._splits)
+        places = {}
         for axis in reversed(self._batch):
             extent = narrow(T, multiply([self._extents[axis]]))
             places[axis] = T.Bind(batch % extent)
             batch = batch // extent
-        return T.Bind(first + inside % size), T.Bind(inside // size), places
+        a, b = T.Bind(first + inside % size), T.Bind(inside // size)
+        return Part(a, b, places, number, split)

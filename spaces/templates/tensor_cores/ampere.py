@@ -13,15 +13,16 @@ from typing import Any
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.grid import Grid
+from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
+from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.results import Place, Results
+from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import TERMS
-from spaces.templates.thread_program import begin_program
+from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -37,7 +38,11 @@ def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu
     with IRBuilder() as builder, T.prim_func():
         tensors = begin_program(T, [*match.schedule.mod["main"].params])
         epilogue = Epilogue(match, product.c, tensors)
-        _Writer(T, product, tile, epilogue, match.main).write()
+        writer = _Writer(T, product, tile, epilogue, match.main)
+        writer.totals.allocate()
+        with T.attr({DEVICE_ENTRY: True}):
+            writer.write()
+        writer.totals.write_adding()
     return builder.get()
 
 
@@ -62,14 +67,13 @@ class _Writer:
             for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
         )
         sides = [(side.source, side.rows) for side in (self._a, self._b)]
-        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group)
-        self._results = Results(T, product, numbers, epilogue, extents)
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
 
     def write(self) -> None:
         """Write what the threads do."""
         T, tile = self._t, self._tile
-        T.device_entry()
-        block = T.cta_id([self._grid.tiles])
+        block = T.cta_id([self._grid.parts])
         thread = T.thread_id([tile.threads])
         pool = T.SMEMPool()
         for side in (self._a, self._b):
@@ -80,27 +84,28 @@ class _Writer:
         sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
-        a, b, batch = self._grid.place(block)
-        first = (a * tile.rows, b * tile.columns)
+        part = self._grid.place(block)
+        self._begin = T.Bind(part.split * self._grid.steps)
+        first = (part.a * tile.rows, part.b * tile.columns)
         for step in range(tile.stages - 1):
             with T.If(step < self._grid.steps), T.Then():
-                self._copy(thread, step, first, step, batch)
+                self._copy(thread, step, first, step, part.batch)
             T.evaluate(T.ptx["cp.async.commit_group"]())
         with T.serial(self._grid.steps) as step:
             T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
             T.evaluate(T.cuda.cta_sync())
             ahead = step + tile.stages - 1
             with T.If(ahead < self._grid.steps), T.Then():
-                self._copy(thread, ahead % tile.stages, first, ahead, batch)
+                self._copy(thread, ahead % tile.stages, first, ahead, part.batch)
             T.evaluate(T.ptx["cp.async.commit_group"]())
             self._multiply(thread, step % tile.stages, sums)
-        self._store(thread, first, batch, sums)
+        self._store(thread, first, part, sums)
 
     def _copy(
         self, thread: Any, stage: Any, first: Place, step: Any, batch: Mapping[int, Any]
     ) -> None:
         """Begin to fill a stage."""
-        term = step * self._tile.depth
+        term = (self._begin + step) * self._tile.depth
         for side, row in zip((self._a, self._b), first, strict=True):
             if side.source.in_units:
                 side.copy(thread, stage, row, term, batch)
@@ -132,14 +137,14 @@ class _Writer:
                     place = part * tile.warp_columns // 2 + pair * 8
                     fragments.multiply(sums, place, factors, of_b)
 
-    def _store(self, thread: Any, first: Place, batch: Mapping[int, Any], sums: Any) -> None:
+    def _store(self, thread: Any, first: Place, part: Part, sums: Any) -> None:
         """Store a thread's sums."""
-        T, tile = self._t, self._tile
+        T, tile, results = self._t, self._tile, Results(self._t, self.totals)
         row, column = self._place_warp(thread)
         lane = thread % k.WARP
         row, column = T.Bind(row + lane // 4), T.Bind(column + lane % 4 * 2)
-        for part in range(tile.row_parts):
-            inside = (row + part * k.ROWS, column)
+        for number in range(tile.row_parts):
+            inside = (row + number * k.ROWS, column)
             at = (first[0] + inside[0], first[1] + inside[1])
-            place = part * tile.warp_columns // 2
-            self._results.store(sums, place, tile.warp_columns, inside, at, batch)
+            place = number * tile.warp_columns // 2
+            results.store(sums, place, tile.warp_columns, inside, at, part)

@@ -15,17 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import SHARED_BYTES
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
     LINE,
     PATTERN_BYTES,
+    SPLIT_COUNTS,
+    SPLITS,
     STAGES,
     SWAP,
     count_stage_bytes,
     fits_lines,
+    left_bytes,
 )
 
 ROW_WARPS, COLUMN_WARPS = "row_warps", "column_warps"
@@ -56,6 +59,7 @@ class AmpereTile:
     column_parts: Any
     stages: Any
     group: Any
+    splits: Any
     persistent: Any = 0
     bulk_stores: Any = 0
 
@@ -119,20 +123,26 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
         COLUMN_PARTS: (1, 2, 4),
         STAGES: (3, 4, 5),
         GROUP: (1, 2, 4, 8, 16),
+        SPLITS: SPLIT_COUNTS,
     }
 
 
 def tile_of(knobs: Mapping[str, Any]) -> AmpereTile:
     """The sizes of a block, from its knobs."""
-    names = (SWAP, ROW_WARPS, COLUMN_WARPS, ROW_PARTS, COLUMN_PARTS, STAGES, GROUP)
+    names = (SWAP, ROW_WARPS, COLUMN_WARPS, ROW_PARTS, COLUMN_PARTS, STAGES, GROUP, SPLITS)
     return AmpereTile(*(knobs[name] for name in names))
 
 
 def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.bool_]:
-    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape.
+
+    Args:
+        product: of the largest shape.
+    """
     good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
+    good &= left_bytes(product, tile) <= MOST_LEFT_BYTES
     return np.asarray(good, dtype=np.bool_)

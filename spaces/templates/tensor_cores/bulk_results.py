@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
-from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.grid import Part
 from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
-from spaces.templates.tensor_cores.results import Place, Results
+from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
 
@@ -22,14 +23,14 @@ class BulkResults(Results):
     def __init__(
         self,
         T: Any,
+        totals: Totals,
         product: Product,
         sides: tuple[int, int],
-        epilogue: Epilogue,
-        extents: Sequence[Any],
+        tensor: Any,
         tile: k.HopperTile,
     ) -> None:
-        super().__init__(T, product, sides, epilogue, extents)
-        self._tile = tile
+        super().__init__(T, totals)
+        self._product, self._sides, self._tensor, self._tile = product, sides, tensor, tile
         self._plan_tiles()
 
     def _plan_tiles(self) -> None:
@@ -44,16 +45,15 @@ class BulkResults(Results):
         self._line = self._line_bytes // self._item
         order = groups if self._by_rows else groups[::-1]
         dims = [axis.out_dim for axis in product.c.axes]
-        tensor = self._epilogue.result
-        found = read_dimensions(tensor, dims, [*order, *((axis,) for axis in product.batch)])
+        found = read_dimensions(self._tensor, dims, [*order, *((axis,) for axis in product.batch)])
         self._rank = len(found)
-        self._map = encode_map(self._t, tensor, found, [self._line, self._lines])
+        self._map = encode_map(self._t, self._tensor, found, [self._line, self._lines])
 
     def allocate(self, pool: Any) -> None:
         """Make room for the tiles of all consumers."""
         size = self._tile.parts * k.ROWS * self._tile.columns
         shape = (self._tile.consumers, size)
-        kind = str(self._epilogue.result.dtype)
+        kind = str(self._tensor.dtype)
         self._room = pool.alloc(shape, kind, align=PATTERN_BYTES)
 
     def begin(self, thread: Any, consumer: Any) -> None:
@@ -80,17 +80,15 @@ class BulkResults(Results):
         T = self._t
         T.evaluate(T.ptx["bar.sync"](T.Cast("uint32", consumer + 1), T.uint32(k.WARPGROUP)))
 
-    def _put(
-        self, total: Any, inside: Place, at: Place, batch: Mapping[int, Any], room: Sequence[Any]
-    ) -> None:
+    def _put(self, total: Any, inside: Place, at: Place, part: Part, room: Sequence[Any]) -> None:
         """Store one element in a tile.
 
         Args:
-            room: the consumer, and the part of its rows.
+            room: the consumer, and the number of the instruction along its rows.
         """
         T, tile = self._t, self._tile
-        consumer, part = room
-        value = self._epilogue.value(total, self._places(at, batch))
+        consumer, number = room
+        value = self._totals.value(total, at, part.batch)
         dense, line = inside if self._by_rows else inside[::-1]
         # Lines of a piece, one piece behind the other; units change places by the line's number.
         units = self._line_bytes // UNIT
@@ -98,7 +96,7 @@ class BulkResults(Results):
         place = dense % self._line
         unit = (place // each) ^ (line * units // 8 % units)
         piece = dense // self._line * self._lines + line
-        first = part * k.ROWS * tile.columns
+        first = number * k.ROWS * tile.columns
         T.buffer_store(
             self._room, value, [consumer, first + piece * self._line + unit * each + place % each]
         )

@@ -12,7 +12,15 @@ from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.product import Product
-from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile, count_rows, count_stage_bytes
+from spaces.templates.products.totals import SUM_BYTES
+from spaces.templates.tensor_cores.tile import (
+    HELD,
+    ITEM,
+    Tile,
+    count_rows,
+    count_stage_bytes,
+    left_bytes,
+)
 
 _STEP_CYCLES = 60.0
 """Of a stage's barriers."""
@@ -35,7 +43,8 @@ class Estimate:
     Attributes:
         multiplying: cycles of the tensor cores in a stage of all blocks of a multiprocessor;
             `fetching` those in which its operands come from the L2 cache.
-        tiles: tiles of the whole product; `waves` rounds of them over the multiprocessors.
+        tiles: tiles of the whole product, one for each share of its terms; `waves` rounds of them
+            over the multiprocessors.
         resident: blocks that share a multiprocessor.
         steps: stages of a tile's sums.
         padded: multiply-adds, padding included, for each one that is needed.
@@ -65,9 +74,9 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     a_tiles, b_tiles, steps = (
         rates.ceil(a, tile.rows),
         rates.ceil(b, tile.columns),
-        rates.ceil(product.depth, tile.depth),
+        rates.ceil(product.depth, tile.depth * tile.splits),
     )
-    tiles = a_tiles * b_tiles * product.batch_extent
+    tiles = a_tiles * b_tiles * product.batch_extent * tile.splits
     resident = _resident(product, gpu, tile)
     waves = rates.ceil(tiles, gpu.multiprocessors)
     resident = np.minimum(resident, np.maximum(waves, 1))
@@ -78,7 +87,8 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     waiting = _STEP_CYCLES / (tile.apart * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
-    stored = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
+    item = np.where(tile.splits > 1, SUM_BYTES, product.out_bits / 8)
+    stored = tile.rows * tile.columns * item / _STORED_BYTES
     storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
@@ -86,8 +96,10 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     streaming = moved / gpu.memory_bytes_per_cycle
     alone = rates.ALONE * np.minimum(cycles, streaming)
     cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
+    cycles = cycles + rates.estimate_joining(gpu, left_bytes(product, tile))
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
-    padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * steps * tile.depth / wanted
+    terms = steps * tile.depth * tile.splits
+    padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * terms / wanted
     return Estimate(multiplying, fetching, tiles, waves, resident, steps, padded, streaming, cycles)
 
 
@@ -102,6 +114,7 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
     found = [
         np.log2(tile.rows),
         np.log2(tile.columns),
+        np.log2(tile.splits),
         tile.registers(gpu) * tile.threads / gpu.registers,
         tile.block_bytes(product.out_bits) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.fetching),

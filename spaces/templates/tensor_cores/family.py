@@ -12,7 +12,7 @@ _HOPPER = 90
 """The architecture whose warpgroups multiply."""
 
 HOPPER = Family(
-    "kernel:hopper-product-1",
+    "kernel:hopper-product-2",
     hopper_knobs.choices_of,
     hopper_knobs.tile_of,
     hopper_knobs.feasible,
@@ -21,7 +21,7 @@ HOPPER = Family(
     costs.traits,
 )
 AMPERE = Family(
-    "kernel:ampere-product-1",
+    "kernel:ampere-product-2",
     ampere_knobs.choices_of,
     ampere_knobs.tile_of,
     ampere_knobs.feasible,

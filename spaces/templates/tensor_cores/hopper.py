@@ -8,22 +8,23 @@ Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.grid import Grid
+from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.product import UNIT, Product
 from spaces.templates.products.source import read_source
+from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.operand import MappedOperand
-from spaces.templates.tensor_cores.results import Place, Results
+from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
 from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
-from spaces.templates.thread_program import begin_program
+from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 """Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
@@ -56,25 +57,29 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
     with IRBuilder() as builder, T.prim_func():
         tensors = begin_program(T, [*match.schedule.mod["main"].params])
         epilogue = Epilogue(match, product.c, tensors)
-        _Writer(T, product, tile, epilogue, match.main).write(gpu.multiprocessors)
+        writer = _Writer(T, product, tile, epilogue, match.main)
+        writer.totals.allocate()
+        with T.attr({DEVICE_ENTRY: True}):
+            writer.write(gpu.multiprocessors)
+        writer.totals.write_adding()
     return builder.get()
 
 
 class _Writer:
-    """Writes one program. A is the operand that gives the rows of instructions, B their columns."""
+    """Writes one program, its host code first. A is the operand that gives the rows of instructions, B their columns."""
 
     def __init__(
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
     ) -> None:
-        self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
-        self._extents = [axis.dom.extent for axis in main.iter_vars]
+        self._t, self._product, self._tile = T, product, tile
+        extents = [axis.dom.extent for axis in main.iter_vars]
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (k.ROWS * tile.parts, tile.columns)
         self._a, self._b = (
             MappedOperand(
                 *(T, product, number),
-                read_source(product, number, epilogue.operands[number], self._extents),
+                read_source(product, number, epilogue.operands[number], extents),
                 rows=own,
                 lines=each,
                 depth=tile.depth,
@@ -84,25 +89,25 @@ class _Writer:
         )
         self._sides = (self._a, self._b)
         sides = [(side.source, side.rows) for side in self._sides]
-        self._grid = Grid(T, product, sides, self._extents, tile.depth, tile.group)
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
+        self._bulk = None
+        if tile.bulk_stores:
+            self._bulk = BulkResults(T, self.totals, product, numbers, epilogue.result, tile)
+        self._results = self._bulk or Results(T, self.totals)
         self._steps = self._grid.steps
 
     def write(self, multiprocessors: int) -> None:
-        """Write the program's host code and its threads'."""
+        """Write what the threads do."""
         T, tile = self._t, self._tile
-        sides = self._product.sides(tile.swap)
-        told = (T, self._product, sides, self._epilogue, self._extents)
-        self._bulk = BulkResults(*told, tile) if tile.bulk_stores else None
-        self._results = self._bulk or Results(*told)
-        tiles = blocks = self._grid.tiles
+        parts = blocks = self._grid.parts
         if tile.persistent:
-            few = isinstance(tiles, int)
-            blocks = min(tiles, multiprocessors) if few else T.min(tiles, multiprocessors)
-        T.device_entry()
+            few = isinstance(parts, int)
+            blocks = min(parts, multiprocessors) if few else T.min(parts, multiprocessors)
         block = T.cta_id([blocks])
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
-        rounds = (tiles - block + blocks - 1) // blocks if tile.persistent else 1
+        rounds = (parts - block + blocks - 1) // blocks if tile.persistent else 1
         with T.If(thread < k.WARPGROUP):
             with T.Then():
                 self._produce_tiles(thread, block, blocks, rounds)
@@ -159,8 +164,10 @@ class _Writer:
     def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
         """Copy the stages of a tile as they come free."""
         T, tile = self._t, self._tile
-        a, b, batch = self._grid.place(number)
-        tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
+        part = self._grid.place(number)
+        firsts = (part.a * self._a.rows, part.b * self._b.rows)
+        tiles = [*zip(self._sides, firsts, strict=True)]
+        begin = T.Bind(part.split * self._steps)
         mapped = [(side, row) for side, row in tiles if side.source.in_units]
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
@@ -168,17 +175,17 @@ class _Writer:
             T.evaluate(
                 T.cuda.mbarrier_wait(self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1)
             )
-            full, term = self._full.ptr_to([stage]), step * tile.depth
+            full, term = self._full.ptr_to([stage]), (begin + step) * tile.depth
             if mapped:
                 expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * ITEM)
                 with T.If(thread == 0), T.Then():
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
-                        side.load(stage, row, term, batch, full)
+                        side.load(stage, row, term, part.batch, full)
             if own is not None:
                 for side, row in tiles:
                     if not side.source.in_units:
-                        side.fill(thread, stage, row, term, batch, own)
+                        side.fill(thread, stage, row, term, part.batch, own)
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
@@ -188,7 +195,7 @@ class _Writer:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // k.WARPGROUP - 1)
-        a, b, batch = self._grid.place(number)
+        part = self._grid.place(number)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         with T.serial(self._steps) as step:
@@ -204,14 +211,13 @@ class _Writer:
         T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
         with T.If(thread % k.WARPGROUP == 0), T.Then():
             self._free(turn * self._steps + self._steps - 1)
-        self._store(thread, consumer, (a * self._a.rows, b * self._b.rows), batch, sums)
+        self._store(thread, consumer, part, sums)
 
-    def _store(
-        self, thread: Any, consumer: Any, first: Place, batch: Mapping[int, Any], sums: Any
-    ) -> None:
-        """Store the tile of a consumer; the block's begins at a place."""
+    def _store(self, thread: Any, consumer: Any, own: Part, sums: Any) -> None:
+        """Store the tile of a consumer."""
         T, tile, out = self._t, self._tile, self._bulk
-        at = (first[0] + consumer * k.ROWS * tile.parts, first[1])
+        row = own.a * self._a.rows + consumer * k.ROWS * tile.parts
+        at = (row, own.b * self._b.rows)
         if out is not None:
             out.begin(thread, consumer)
         lane = thread % k.WARPGROUP
@@ -220,11 +226,11 @@ class _Writer:
             self._results.store(
                 *(sums, part * tile.columns // 2, tile.columns, (row, column)),
                 (at[0] + part * k.ROWS + row, at[1] + column),
-                batch,
+                own,
                 (consumer, part),
             )
         if out is not None:
-            out.copy(thread, consumer, at, batch)
+            out.copy(thread, consumer, at, own.batch)
 
     def _free(self, count: Any) -> None:
         """Let a stage be filled anew."""

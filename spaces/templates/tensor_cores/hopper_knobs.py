@@ -14,18 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import SHARED_BYTES
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
     LINE,
     PATTERN_BYTES,
+    SPLIT_COUNTS,
+    SPLITS,
     STAGES,
     SWAP,
     TERMS,
     count_stage_bytes,
     fits_lines,
+    left_bytes,
 )
 
 CONSUMERS, PARTS, COLUMNS, DEPTH = "consumers", "parts", "columns", "depth"
@@ -54,6 +57,7 @@ class HopperTile:
     depth: Any
     stages: Any
     group: Any
+    splits: Any
     persistent: Any
     bulk_stores: Any
 
@@ -108,6 +112,7 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
         DEPTH: (64, 128),
         STAGES: (3, 4, 5, 6, 8),
         GROUP: (1, 2, 4, 8, 16),
+        SPLITS: SPLIT_COUNTS,
         PERSISTENT: (0, 1),
         BULK_STORES: (0,) if product.out_dense is None else (0, 1),
     }
@@ -115,13 +120,19 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
 
 def tile_of(knobs: Mapping[str, Any]) -> HopperTile:
     """The sizes of a block, from its knobs."""
-    names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, PERSISTENT, BULK_STORES)
+    names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, SPLITS, PERSISTENT, BULK_STORES)
     return HopperTile(*(knobs[name] for name in names))
 
 
 def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.bool_]:
-    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape.
+
+    Args:
+        product: of the largest shape.
+    """
     good = tile.sums + _OTHER_REGISTERS <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
+    good &= left_bytes(product, tile) <= MOST_LEFT_BYTES
+    good &= (tile.splits == 1) | (tile.bulk_stores == 0)
     return np.asarray(good, dtype=np.bool_)

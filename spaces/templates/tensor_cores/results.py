@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.places import multiply, place_axes
-from spaces.templates.products.product import Product
-
-Place = tuple[Any, Any]
-"""A row of A and a row of B, which is a column of an instruction's result."""
+from spaces.templates.products.grid import Part
+from spaces.templates.products.totals import Place, Totals
 
 
 class Results:
@@ -20,20 +16,11 @@ class Results:
 
     Args:
         T: TVM's script.
-        sides: the operand that is A, and the one that is B.
-        extents: of the axes of the contraction.
+        totals: where they go: rows are those of A, columns the rows of B.
     """
 
-    def __init__(
-        self,
-        T: Any,
-        product: Product,
-        sides: tuple[int, int],
-        epilogue: Epilogue,
-        extents: Sequence[Any],
-    ) -> None:
-        self._t, self._product, self._sides = T, product, sides
-        self._epilogue, self._extents = epilogue, extents
+    def __init__(self, T: Any, totals: Totals) -> None:
+        self._t, self._totals = T, totals
 
     def store(
         self,
@@ -42,7 +29,7 @@ class Results:
         columns: int,
         inside: Place,
         at: Place,
-        batch: Mapping[int, Any],
+        part: Part,
         room: Sequence[Any] = (),
     ) -> None:
         """Store what a thread has of 16 rows, or of 64 by a warpgroup.
@@ -58,25 +45,9 @@ class Results:
             near, far = (
                 (row + lower * 8, column + eight * 8 + right) for row, column in (inside, at)
             )
-            with T.If(self._is_inside(far)), T.Then():
-                self._put(total, near, far, batch, room)
+            with T.If(self._totals.is_inside(far)), T.Then():
+                self._put(total, near, far, part, room)
 
-    def _put(
-        self, total: Any, inside: Place, at: Place, batch: Mapping[int, Any], room: Sequence[Any]
-    ) -> None:
+    def _put(self, total: Any, inside: Place, at: Place, part: Part, room: Sequence[Any]) -> None:
         """Store one element."""
-        places = self._places(at, batch)
-        value = self._epilogue.value(total, places)
-        self._t.buffer_store(self._epilogue.result, value, self._epilogue.index(places))
-
-    def _is_inside(self, at: Place) -> Any:
-        T = self._t
-        sizes = [
-            multiply([self._extents[a] for a in self._product.axes_of(o)]) for o in self._sides
-        ]
-        return T.And(*(place < size for place, size in zip(at, sizes, strict=True)))
-
-    def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
-        """A value for each axis of the contraction."""
-        sides = dict(zip(self._sides, at, strict=True))
-        return place_axes(self._product, self._extents, sides, batch)
+        self._totals.put(total, at, part.batch, part.number, part.split)

@@ -12,10 +12,12 @@ import numpy as np
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SUM_BYTES
 
-SWAP, STAGES, GROUP = "swap", "stages", "group"
-"""Knobs that all have: whether A gives the result's columns, stages of shared memory, and tiles of
-A whose blocks follow one another."""
+SWAP, STAGES, GROUP, SPLITS = "swap", "stages", "group", "splits"
+"""Knobs that all have: whether A gives the result's columns, stages of shared memory, tiles of A
+whose blocks follow one another, and blocks that share the terms of a sum."""
+SPLIT_COUNTS = (1, 2, 4, 8)
 KINDS = {"float16": "f16", "bfloat16": "bf16"}
 """Types of elements that are multiplied, with the names that instructions have for them."""
 TERMS, ITEM = 16, 2
@@ -50,6 +52,9 @@ class Tile(Protocol):
 
     @property
     def group(self) -> Any: ...
+
+    @property
+    def splits(self) -> Any: ...
 
     @property
     def persistent(self) -> Any:
@@ -93,6 +98,12 @@ def count_rows(product: Product, tile: Tile, operand: int) -> Any:
     """Rows, or columns, of an operand in a block's tile."""
     is_a = tile.swap == (operand == product.c.columns_of)
     return np.where(is_a, tile.rows, tile.columns)
+
+
+def left_bytes(product: Product, tile: Tile) -> Any:
+    """What blocks leave in the device's memory, where they share the terms of sums."""
+    results = product.extent(0) * product.extent(1) * product.batch_extent
+    return np.where(tile.splits > 1, 1.0 * results * tile.splits * SUM_BYTES, 0.0)
 
 
 def fits_lines(product: Product, tile: Tile) -> Any:

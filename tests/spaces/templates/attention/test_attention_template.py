@@ -101,8 +101,8 @@ def test_blocks_share_the_keys_of_few_rows_and_have_all_heads_that_look_at_them(
     target: str,
 ) -> None:
     few, many = (tile_of(space_of(*each, target).ranked[0]) for each in (GROUPED, PROMPT))
-    assert (few.heads, many.shares) == (4, 1)
-    assert few.shares > 1
+    assert (few.heads, many.splits) == (4, 1)
+    assert few.splits > 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_limit_may_be_larger_than_32_bits() -> None:
     assert int(find_limit(attention)) == 1 << 40
     tensors = [attention.query, attention.key, attention.value, attention.place]
     heads = Heads(2, 9, 9, 16, 16, 1.0)
-    tile = AttentionTile(row_warps=1, key_warps=1, parts=1, keys=16, stages=2, shares=1, heads=1)
+    tile = AttentionTile(row_warps=1, key_warps=1, parts=1, keys=16, stages=2, splits=1, heads=1)
     assert write_program(attention, ALONE, heads, tile, [load.tensor for load in tensors])
 
 

@@ -16,7 +16,7 @@ from spaces.templates.base import every, setting
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs
 from tests.needed import needs_nvcc
-from tests.spaces.templates.tensor_cores.products import AMPERE, PROGRAMS, Sizes, task_for
+from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER, PROGRAMS, Sizes, task_for
 from tests.spaces.templates.tensor_cores.test_hopper_template import (
     LARGE,
     compile_setting,
@@ -24,6 +24,8 @@ from tests.spaces.templates.tensor_cores.test_hopper_template import (
 )
 
 pytestmark = pytest.mark.tvm
+SHARED_AND_NOT = [(512, 1024, 4096), (4096, 4096, 4096)]
+"""Rows, columns and terms of products with few tiles and with many."""
 
 
 def space_of(name: str, sizes: Sizes) -> KnobSpace:
@@ -44,6 +46,15 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
         tile = ampere_knobs.tile_of(setting(columns, int(row)))
         assert tile.block_bytes(16) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(gpu) <= gpu.registers
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["sm_80", "sm_90a"])
+def test_blocks_share_the_terms_of_sums_where_results_are_few(target: str) -> None:
+    few, many = (
+        KnobSpace(task, templates_of(task)[0]).ranked[0]
+        for task in (task_for("NT", Sizes(*sizes), target) for sizes in SHARED_AND_NOT)
+    )
+    assert few["splits"] > 1 == many["splits"]
 
 
 @needs_nvcc

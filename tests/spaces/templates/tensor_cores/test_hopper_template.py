@@ -75,8 +75,8 @@ def test_devices_have_that_of_their_family() -> None:
         return [t.name for t in templates_of(task_for("NT", Sizes(64, 64, 64), target))]
 
     assert names("sm_75") == []
-    assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-1"]
-    assert names("sm_90a") == ["kernel:hopper-product-1"]
+    assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-2"]
+    assert names("sm_90a") == ["kernel:hopper-product-2"]
 
 
 def _task(program: Any) -> Task:
@@ -105,7 +105,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
 def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
     space = TaskSpace(task_for("NT", Sizes(200, 136, 72)))
     spaces = {space.realize_draft(Draft("t", seed, seed)).candidate.space for seed in range(20)}
-    assert "kernel:hopper-product-1" in spaces
+    assert "kernel:hopper-product-2" in spaces
 
 
 def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -> None:

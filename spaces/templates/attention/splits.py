@@ -18,24 +18,24 @@ class Left:
 
     Args:
         T: TVM's script.
-        shares: of the keys.
+        splits: shares of the keys.
     """
 
-    def __init__(self, T: Any, tensors: Tensors, shares: int) -> None:
-        self._t, self._tensors, self._shares = T, tensors, shares
+    def __init__(self, T: Any, tensors: Tensors, splits: int) -> None:
+        self._t, self._tensors, self._splits = T, tensors, splits
         self._lines = tensors.rows * tensors.batches
 
     def allocate(self) -> None:
         """Make room."""
-        T, size = self._t, self._shares * self._lines
+        T, size = self._t, self._splits * self._lines
         self._sums = T.alloc_buffer((size * self._tensors.columns,), "float32", scope="global")
         self._largest, self._totals = (
             T.alloc_buffer((size,), "float32", scope="global") for _ in range(2)
         )
 
-    def begin(self, share: Any, batch: Any) -> None:
+    def begin(self, split: Any, batch: Any) -> None:
         """What a block leaves is of a share of the keys of one attention."""
-        self._first = self._t.Bind((share * self._tensors.batches + batch) * self._tensors.rows)
+        self._first = self._t.Bind((split * self._tensors.batches + batch) * self._tensors.rows)
 
     def put_row(self, row: Any, largest: Any, total: Any) -> None:
         """Leave the largest score of a row, and the total of its weights."""
@@ -60,11 +60,11 @@ class Left:
             T.buffer_store(most, find_lowest(T), [0])
             for buffer in (total, found):
                 T.buffer_store(buffer, T.float32(0), [0])
-            with T.unroll(self._shares) as share:
-                T.buffer_store(most, T.max(most[0], self._largest[share * self._lines + line]), [0])
+            with T.unroll(self._splits) as split:
+                T.buffer_store(most, T.max(most[0], self._largest[split * self._lines + line]), [0])
             base = T.Bind(find_base(T, most[0]))
-            with T.unroll(self._shares) as share:
-                own = share * self._lines + line
+            with T.unroll(self._splits) as split:
+                own = split * self._lines + line
                 scale = T.Bind(raise_e(T, self._largest[own] - base))
                 T.buffer_store(total, total[0] + self._totals[own] * scale, [0])
                 more = self._sums[own * tensors.columns + column] * scale

@@ -1,0 +1,105 @@
+"""Where the sums of a product go: to the result, or, where blocks share out the terms of each, to a
+workspace, whose sums a second kernel adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.places import count_tiles, multiply, place_axes, spread
+from spaces.templates.products.product import Product
+from spaces.templates.thread_program import DEVICE_ENTRY, narrow
+
+Place = tuple[Any, Any]
+"""A row and a column."""
+SUM_BYTES = 4
+"""Of a sum in the workspace."""
+_THREADS = 256
+"""Of a block that adds up."""
+
+
+class Totals:
+    """Stores sums, or leaves them in the workspace: one for each result and each share.
+
+    Args:
+        T: TVM's script.
+        sides: the operand that gives rows, and the one that gives columns.
+        extents: of the axes of the contraction.
+        splits: shares of the terms.
+    """
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        sides: tuple[int, int],
+        epilogue: Epilogue,
+        extents: Sequence[Any],
+        splits: int,
+    ) -> None:
+        self._t, self._product, self._sides = T, product, sides
+        self._epilogue, self._extents, self._splits = epilogue, extents, splits
+        self.rows, self.columns = (
+            narrow(T, multiply([extents[axis] for axis in product.axes_of(side)])) for side in sides
+        )
+        self.batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
+        self._results = self.rows * self.columns * self.batches
+
+    def allocate(self) -> None:
+        """Make room for sums that blocks leave."""
+        if self._splits > 1:
+            size = self._splits * self._results
+            self._left = self._t.alloc_buffer((size,), "float32", scope="global")
+
+    def is_inside(self, at: Place) -> Any:
+        """Whether there is such a row and column."""
+        return self._t.And(at[0] < self.rows, at[1] < self.columns)
+
+    def put(self, total: Any, at: Place, batch: Mapping[int, Any], number: Any, split: Any) -> None:
+        """Store a sum, or leave it.
+
+        Args:
+            batch: the place on each axis of the batch; `number` that on all of them.
+            split: number of the block's share of the terms.
+        """
+        if self._splits == 1:
+            self._finish(total, at, batch)
+        else:
+            line = (split * self.batches + number) * self.rows + at[0]
+            self._t.buffer_store(self._left, total, [line * self.columns + at[1]])
+
+    def write_adding(self) -> None:
+        """Write the kernel that adds up what blocks have left, in the order of the terms."""
+        if self._splits > 1:
+            with self._t.attr({DEVICE_ENTRY: True}):
+                self._add()
+
+    def value(self, total: Any, at: Place, batch: Mapping[int, Any]) -> Any:
+        """What the program makes of a sum."""
+        return self._epilogue.value(total, self._places(at, batch))
+
+    def _add(self) -> None:
+        T = self._t
+        block = T.cta_id([count_tiles(self._results, _THREADS)])
+        thread = T.thread_id([_THREADS])
+        place = T.Bind(block * _THREADS + thread)
+        with T.If(place < self._results), T.Then():
+            total = T.alloc_buffer((1,), "float32", scope="local")
+            T.buffer_store(total, T.float32(0), [0])
+            with T.unroll(self._splits) as split:
+                more = self._left[split * self._results + place]
+                T.buffer_store(total, total[0] + more, [0])
+            at = (place // self.columns % self.rows, place % self.columns)
+            number = place // self.columns // self.rows
+            batch = spread(self._extents, self._product.batch, number)
+            self._finish(total[0], at, {axis: T.Bind(own) for axis, own in batch.items()})
+
+    def _finish(self, total: Any, at: Place, batch: Mapping[int, Any]) -> None:
+        index = self._epilogue.index(self._places(at, batch))
+        self._t.buffer_store(self._epilogue.result, self.value(total, at, batch), index)
+
+    def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
+        """A value for each axis of the contraction."""
+        sides = dict(zip(self._sides, at, strict=True))
+        return place_axes(self._product, self._extents, sides, batch)
