@@ -13,6 +13,7 @@ from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
+from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
 _STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"
 
@@ -40,7 +41,7 @@ class BulkResults(Results):
         groups = [product.axes_of(side) for side in self._sides]
         self._by_rows = product.out_dense in groups[0]
         self._lines: int
-        dense, self._lines = (k.ROWS, tile.columns) if self._by_rows else (tile.columns, k.ROWS)
+        dense, self._lines = (ROWS, tile.columns) if self._by_rows else (tile.columns, ROWS)
         self._line_bytes = gcd(dense * self._item, LINE_BYTES)
         self._line = self._line_bytes // self._item
         order = groups if self._by_rows else groups[::-1]
@@ -51,7 +52,7 @@ class BulkResults(Results):
 
     def allocate(self, pool: Any) -> None:
         """Make room for the tiles of all consumers."""
-        size = self._tile.parts * k.ROWS * self._tile.columns
+        size = self._tile.parts * ROWS * self._tile.columns
         shape = (self._tile.consumers, size)
         kind = str(self._tensor.dtype)
         self._room = pool.alloc(shape, kind, align=PATTERN_BYTES)
@@ -64,7 +65,7 @@ class BulkResults(Results):
     def finish(self, thread: Any) -> None:
         """Wait until what was stored is out of shared memory."""
         T = self._t
-        with T.If(thread % k.WARPGROUP == 0), T.Then():
+        with T.If(thread % WARPGROUP == 0), T.Then():
             T.evaluate(T.ptx["cp.async.bulk.wait_group.read"](0))
 
     def copy(self, thread: Any, consumer: Any, at: Place, batch: Mapping[int, Any]) -> None:
@@ -72,13 +73,13 @@ class BulkResults(Results):
         T = self._t
         T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
         self._meet(consumer)
-        with T.If(thread % k.WARPGROUP == 0), T.Then():
+        with T.If(thread % WARPGROUP == 0), T.Then():
             self._copy(consumer, *at, batch)
 
     def _meet(self, consumer: Any) -> None:
         """Wait for the threads of a consumer."""
         T = self._t
-        T.evaluate(T.ptx["bar.sync"](T.Cast("uint32", consumer + 1), T.uint32(k.WARPGROUP)))
+        T.evaluate(T.ptx["bar.sync"](T.Cast("uint32", consumer + 1), T.uint32(WARPGROUP)))
 
     def _put(self, total: Any, inside: Place, at: Place, part: Part, room: Sequence[Any]) -> None:
         """Store one element in a tile.
@@ -96,7 +97,7 @@ class BulkResults(Results):
         place = dense % self._line
         unit = (place // each) ^ (line * units // 8 % units)
         piece = dense // self._line * self._lines + line
-        first = number * k.ROWS * tile.columns
+        first = number * ROWS * tile.columns
         T.buffer_store(
             self._room, value, [consumer, first + piece * self._line + unit * each + place % each]
         )
@@ -106,9 +107,9 @@ class BulkResults(Results):
         T, tile = self._t, self._tile
         store = T.ptx[_STORE.format(self._rank)]
         others = [batch[axis] for axis in self._product.batch]
-        size = k.ROWS * tile.columns
+        size = ROWS * tile.columns
         for part in range(tile.parts):
-            first = (row + part * k.ROWS, column)
+            first = (row + part * ROWS, column)
             for piece in range(size // (self._line * self._lines)):
                 dense, line = first if self._by_rows else first[::-1]
                 place = (dense + piece * self._line, line)

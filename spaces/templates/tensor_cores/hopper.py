@@ -15,15 +15,20 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.operand import MappedOperand
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tensor_map import SWIZZLES
-from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
+from spaces.templates.tensor_cores.tile import ITEM, KINDS, TERMS
+from spaces.templates.tensor_cores.warpgroups import (
+    ROWS,
+    WARPGROUP,
+    describe_matrix,
+    wait_for_sums,
+)
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
@@ -31,17 +36,6 @@ _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 these have taken what the former gave away."""
 _COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
 """The same where threads copy element by element."""
-_KEEP = "keep_below_wait"
-_KEEP_CODE = f"""
-template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&... sums) {{
-  ([&] {{ asm volatile("" : "+f"(sums) :: "memory"); }}(), ...);
-}}
-"""
-"""Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
-and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum."""
-_SWIZZLE = SWIZZLES[LINE_BYTES]
-"""Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
-_PATTERN = PATTERN_BYTES // UNIT
 
 
 def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu: Gpu) -> Any:
@@ -66,7 +60,10 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
 
 
 class _Writer:
-    """Writes one program, its host code first. A is the operand that gives the rows of instructions, B their columns."""
+    """Writes one program, its host code first.
+
+    A is the operand that gives the rows of instructions, B the one that gives their columns.
+    """
 
     def __init__(
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
@@ -75,7 +72,7 @@ class _Writer:
         extents = [axis.dom.extent for axis in main.iter_vars]
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
-        lines = (k.ROWS * tile.parts, tile.columns)
+        lines = (ROWS * tile.parts, tile.columns)
         self._a, self._b = (
             MappedOperand(
                 *(T, product, number),
@@ -83,7 +80,7 @@ class _Writer:
                 rows=own,
                 lines=each,
                 depth=tile.depth,
-                threads=k.WARPGROUP,
+                threads=WARPGROUP,
             )
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
@@ -108,7 +105,7 @@ class _Writer:
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
         rounds = (parts - block + blocks - 1) // blocks if tile.persistent else 1
-        with T.If(thread < k.WARPGROUP):
+        with T.If(thread < WARPGROUP):
             with T.Then():
                 self._produce_tiles(thread, block, blocks, rounds)
             with T.Else():
@@ -131,7 +128,7 @@ class _Writer:
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
         # Whoever copies arrives once, with one tile or with both.
-        fillers = sum({1 if side.source.in_units else k.WARPGROUP for side in self._sides})
+        fillers = sum({1 if side.source.in_units else WARPGROUP for side in self._sides})
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
                 for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
@@ -194,7 +191,7 @@ class _Writer:
     ) -> None:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
-        consumer = T.Bind(thread // k.WARPGROUP - 1)
+        consumer = T.Bind(thread // WARPGROUP - 1)
         part = self._grid.place(number)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
@@ -204,28 +201,26 @@ class _Writer:
             T.evaluate(T.cuda.mbarrier_wait(self._full.ptr_to([stage]), count // tile.stages % 2))
             self._multiply(consumer, stage, sums, words)
             T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
-            with T.If(T.And(thread % k.WARPGROUP == 0, step > 0)), T.Then():
+            with T.If(T.And(thread % WARPGROUP == 0, step > 0)), T.Then():
                 self._free(count - 1)
-        T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(0))
-        kept = [sums[i] for i in range(tile.sums)]
-        T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
-        with T.If(thread % k.WARPGROUP == 0), T.Then():
+        wait_for_sums(T, sums)
+        with T.If(thread % WARPGROUP == 0), T.Then():
             self._free(turn * self._steps + self._steps - 1)
         self._store(thread, consumer, part, sums)
 
     def _store(self, thread: Any, consumer: Any, own: Part, sums: Any) -> None:
         """Store the tile of a consumer."""
         T, tile, out = self._t, self._tile, self._bulk
-        row = own.a * self._a.rows + consumer * k.ROWS * tile.parts
+        row = own.a * self._a.rows + consumer * ROWS * tile.parts
         at = (row, own.b * self._b.rows)
         if out is not None:
             out.begin(thread, consumer)
-        lane = thread % k.WARPGROUP
+        lane = thread % WARPGROUP
         row, column = T.Bind(lane // 32 * 16 + lane % 32 // 4), T.Bind(lane % 4 * 2)
         for part in range(tile.parts):
             self._results.store(
                 *(sums, part * tile.columns // 2, tile.columns, (row, column)),
-                (at[0] + part * k.ROWS + row, at[1] + column),
+                (at[0] + part * ROWS + row, at[1] + column),
                 own,
                 (consumer, part),
             )
@@ -244,18 +239,15 @@ class _Writer:
         kind = KINDS[self._product.kind]
         multiply = T.ptx[f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k16.f32.{kind}.{kind}"]
         each = tile.columns // 2
-        firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)
+        firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
         for side, word, first in zip(self._sides, words, firsts, strict=True):
-            leading = tile.depth * LINE_BYTES // UNIT if side.source.turned else 1
-            where = side.stages.ptr_to([stage, first])
-            describe = T.cuda.wgmma.encode_matrix_descriptor
-            T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
+            describe_matrix(T, side, word, stage, first)
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
         turned = (int(self._a.source.turned), int(self._b.source.turned))
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
             for term in range(0, tile.depth, TERMS):
-                a = words[0][0] + T.uint64(self._a.describe(part * k.ROWS, term))
+                a = words[0][0] + T.uint64(self._a.describe(part * ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
                 T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())

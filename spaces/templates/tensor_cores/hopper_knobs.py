@@ -30,12 +30,11 @@ from spaces.templates.tensor_cores.tile import (
     fits_lines,
     left_bytes,
 )
+from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
 CONSUMERS, PARTS, COLUMNS, DEPTH = "consumers", "parts", "columns", "depth"
 PERSISTENT, BULK_STORES = "persistent", "bulk_stores"
 
-WARPGROUP, ROWS = 128, 64
-"""Threads of a warpgroup; rows of one instruction."""
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
 _MANY_SUMS = 48

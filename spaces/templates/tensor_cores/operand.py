@@ -30,19 +30,19 @@ class Operand:
         self, T: Any, source: Source, *, rows: int, lines: int, depth: int, threads: int
     ) -> None:
         self._t, self.source, self._threads = T, source, threads
-        self.rows, self._depth = rows, depth
+        self.rows, self.depth = rows, depth
         self._lines = depth if source.turned else lines
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
-        shape = (stages, self.rows * self._depth)
+        shape = (stages, self.rows * self.depth)
         self.stages = pool.alloc(shape, self.source.kind, align=PATTERN_BYTES)
 
     def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
         T, each = self._t, UNIT // ITEM
-        along = (self.rows if self.source.turned else self._depth) // each
-        total = self.rows * self._depth // each
+        along = (self.rows if self.source.turned else self.depth) // each
+        total = self.rows * self.depth // each
         for turn in range(-(-total // self._threads)):
             number = thread + turn * self._threads
             dense, line = number % along * each, number // along
@@ -74,8 +74,8 @@ class Operand:
         """
         T = self._t
         held = self.count_held()
-        dense = self.rows if self.source.turned else self._depth
-        with T.serial(self.rows * self._depth // (self._threads * held)) as turn:
+        dense = self.rows if self.source.turned else self.depth
+        with T.serial(self.rows * self.depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
                 number = (turn * held + i) * self._threads + thread
@@ -92,12 +92,12 @@ class Operand:
         """Elements that a thread has under way; none where a map describes the operand."""
         if self.source.in_units:
             return 0
-        return gcd(self.rows * self._depth // self._threads, HELD)
+        return gcd(self.rows * self.depth // self._threads, HELD)
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
         if self.source.turned:
-            lines = row // LINE * self._depth + term
+            lines = row // LINE * self.depth + term
             return lines * LINE_BYTES // UNIT
         lines = term // LINE * self._lines + row
         return (lines * LINE_BYTES + term % LINE * ITEM) // UNIT
@@ -115,7 +115,7 @@ class Operand:
         if self.source.turned:
             first = along // LINE * self._lines + line
         else:
-            first = (line // self._lines * (self._depth // LINE) + along // LINE) * self._lines
+            first = (line // self._lines * (self.depth // LINE) + along // LINE) * self._lines
             first = first + line % self._lines
         each = UNIT // ITEM
         unit = along % LINE // each ^ first % (LINE_BYTES // UNIT)
@@ -162,7 +162,7 @@ class MappedOperand(Operand):
             pieces = [
                 [term + line, row + at]
                 for at in range(0, self.rows, lines)
-                for line in range(0, self._depth, LINE)
+                for line in range(0, self.depth, LINE)
             ]
         load = T.ptx[_LOAD.format(self._rank)]
         for number, place in enumerate(pieces):
