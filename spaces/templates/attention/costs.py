@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
-from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
+from spaces.templates.attention.hopper_knobs import HopperAttentionTile
+from spaces.templates.attention.knobs import WARP, AttentionTile, Heads, left_bytes
 from spaces.templates.base import as_rows
 from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.tile import ITEM
 
+Tile = AttentionTile | HopperAttentionTile
 _STEP_CYCLES = 400.0
 """Of a warp's way through a stage."""
-_SUSTAINED = 0.6
-"""The share of the tensor cores' rate that instructions of single warps keep up."""
 _POWERS = 16.0
 """Powers that a multiprocessor computes in a cycle."""
 _SCORE_ISSUES, _ROW_ISSUES, _COPY_ISSUES = 9.0, 40.0, 8.0
@@ -52,13 +52,13 @@ class Estimate:
     cycles: Any
 
 
-def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
+def estimate(heads: Heads, gpu: Gpu, tile: Tile) -> Estimate:
     """Estimate rounds of blocks, each of which goes through the keys that its rows look at."""
     widths = heads.terms + heads.sums
     operations = 2.0 * tile.rows * tile.keys * widths
-    read = (tile.row_warps * tile.keys * widths + tile.key_warps * tile.rows * heads.terms) * ITEM
     multiplying = np.maximum(
-        operations / (gpu.tensor_operations * _SUSTAINED), read / rates.SHARED_BYTES
+        operations / (gpu.tensor_operations * tile.sustained),
+        tile.read_bytes(heads) / rates.SHARED_BYTES,
     )
     staged = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM
     # A thread has half as many scores of a part as there are keys, and as many sums as columns.
@@ -85,11 +85,11 @@ def estimate(heads: Heads, gpu: Gpu, tile: AttentionTile) -> Estimate:
     lines = heads.batch * (heads.rows + heads.keys / heads.together)
     streaming = lines * (heads.width + heads.columns) * ITEM / gpu.memory_bytes_per_cycle
     cycles = np.maximum(cycles, streaming) + rates.LAUNCH_CYCLES
-    cycles = cycles + rates.estimate_joining(gpu, tile.left_bytes(heads))
+    cycles = cycles + rates.estimate_joining(gpu, left_bytes(heads, tile))
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
 
 
-def traits(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.float32]:
+def traits(heads: Heads, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
     """Features of settings for a cost model; the same columns for every attention."""
     e = estimate(heads, gpu, tile)
     blocks = np.maximum(e.blocks, 1)

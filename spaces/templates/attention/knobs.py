@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,22 @@ class Heads:
         return -(-self.columns // TERMS) * TERMS
 
 
+class WarpTile(Protocol):
+    """What a warp has of a stage."""
+
+    @property
+    def parts(self) -> Any:
+        """Instructions along its rows, 16 each."""
+
+    @property
+    def warp_keys(self) -> Any:
+        """Its keys."""
+
+    @property
+    def key_warps(self) -> Any:
+        """Warps that have other keys of the same rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
     """The sizes of a block, of one setting or of many as arrays.
@@ -79,6 +95,7 @@ class AttentionTile:
         stages: of shared memory.
         splits: blocks to which the keys are shared out.
         heads: that have rows in a block: one, or all those that have the same keys.
+        sustained: the share of the tensor cores' rate that its instructions keep up.
     """
 
     row_warps: Any
@@ -88,6 +105,7 @@ class AttentionTile:
     stages: Any
     splits: Any
     heads: Any
+    sustained: float = 0.6
 
     @property
     def warp_rows(self) -> Any:
@@ -118,10 +136,10 @@ class AttentionTile:
         joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
         return (self.rows * heads.padded_width + staged) * ITEM + joined + PATTERN_BYTES
 
-    def left_bytes(self, heads: Heads) -> Any:
-        """What blocks leave for others in the device's memory, in a shape."""
-        left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * self.splits * _WIDE
-        return np.where(self.splits > 1, left, 0.0)
+    def read_bytes(self, heads: Heads) -> Any:
+        """What warps read from shared memory in a stage."""
+        of_keys = self.row_warps * self.keys * (heads.terms + heads.sums)
+        return (of_keys + self.key_warps * self.rows * heads.terms) * ITEM
 
     def count_joined(self, heads: Heads) -> Any:
         """What a thread has that those of other warps join: sums, and for each of its rows the
@@ -132,6 +150,12 @@ class AttentionTile:
         """Registers of a thread: an estimate."""
         own = (heads.sums + self.warp_keys) // 2 + 8
         return self.parts * own + 4 + _OTHER_REGISTERS
+
+
+def left_bytes(heads: Heads, tile: Any) -> Any:
+    """What blocks leave for others in the device's memory, in a shape."""
+    left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * tile.splits * _WIDE
+    return np.where(tile.splits > 1, left, 0.0)
 
 
 def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
@@ -161,6 +185,6 @@ def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool
     """
     good = tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
-    good &= tile.left_bytes(heads) <= MOST_LEFT_BYTES
+    good &= left_bytes(heads, tile) <= MOST_LEFT_BYTES
     good &= (tile.warps <= _MOST_WARPS) & (tile.warp_keys >= PAIR)
     return np.asarray(good, dtype=np.bool_)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spaces.templates.attention.knobs import ROWS, WARP, AttentionTile
+from spaces.templates.attention.knobs import ROWS, WARP, WarpTile
 from spaces.templates.attention.powers import find_base, find_lowest, invert, raise_e
 from spaces.templates.attention.splits import Left
 from spaces.templates.attention.tensors import Tensors
@@ -32,7 +32,7 @@ class Softmax:
         self,
         T: Any,
         tensors: Tensors,
-        tile: AttentionTile,
+        tile: WarpTile,
         thread: Any,
         first: Any,
         batch: Sequence[Any],

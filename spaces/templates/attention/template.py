@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -14,13 +14,15 @@ from spaces.ir.guard import refusals
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import value_of
 from spaces.lowering.attention.description import Attention
-from spaces.targets.gpu import Gpu, gpu_of
-from spaces.templates.attention import costs, knobs
+from spaces.targets.gpu import HAS_WARPGROUPS, Gpu, gpu_of
+from spaces.templates.attention import costs, hopper_knobs, knobs
+from spaces.templates.attention.ampere import write_ampere_attention
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.groups import find_group
-from spaces.templates.attention.knobs import Heads, tile_of
+from spaces.templates.attention.hopper import write_hopper_attention
+from spaces.templates.attention.knobs import Heads
 from spaces.templates.attention.read import read_attention
-from spaces.templates.attention.write import write_program
+from spaces.templates.attention.write import WriteKernel, write_program
 from spaces.templates.base import Columns, Knobs, Template
 from spaces.templates.thread_template import ThreadTemplate
 from tuner.task import Task
@@ -30,32 +32,67 @@ _SEEN_CAUSAL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """One way to write attention. A tile is what follows from a setting, or from many as arrays.
+
+    Attributes:
+        name: of the space; it changes when `write` does.
+        choices_of: gives the values of each knob.
+        tile_of: gives the sizes of a setting, or of many.
+        feasible: tells which keep to the limits of the hardware.
+        write: writes what the threads of a setting do.
+    """
+
+    name: str
+    choices_of: Callable[[Heads], Mapping[str, tuple[int, ...]]]
+    tile_of: Callable[[Mapping[str, Any]], Any]
+    feasible: Callable[[Heads, Gpu, Any], npt.NDArray[np.bool_]]
+    write: WriteKernel
+
+
+AMPERE = Family(
+    "kernel:attention-2", knobs.choices_of, knobs.tile_of, knobs.feasible, write_ampere_attention
+)
+HOPPER = Family(
+    "kernel:hopper-attention-1",
+    hopper_knobs.choices_of,
+    hopper_knobs.tile_of,
+    hopper_knobs.feasible,
+    write_hopper_attention,
+)
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionKernels:
     """See `spaces.templates.thread_template.Kernels`; sizes are `Heads`.
 
     Attributes:
-        heads: the sizes of some shape: of all of them heads are as wide.
+        heads: the sizes of the largest shape: in all of them heads are as wide.
     """
 
+    family: Family
     heads: Heads
     gpu: Gpu
-    name: str = "kernel:attention-2"
+
+    @property
+    def name(self) -> str:
+        return self.family.name
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:
-        return knobs.choices_of(self.heads)
+        return self.family.choices_of(self.heads)
 
     def feasible(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """See `Kernels`."""
-        return knobs.feasible(self.heads, self.gpu, tile_of(columns))
+        return self.family.feasible(self.heads, self.gpu, self.family.tile_of(columns))
 
     def cycles(self, sizes: Heads, columns: Columns) -> Any:
         """See `Kernels`."""
-        return costs.estimate(sizes, self.gpu, tile_of(columns)).cycles
+        return costs.estimate(sizes, self.gpu, self.family.tile_of(columns)).cycles
 
     def traits(self, sizes: Heads, columns: Columns) -> npt.NDArray[np.float32]:
         """See `Kernels`."""
-        return costs.traits(sizes, self.gpu, tile_of(columns))
+        return costs.traits(sizes, self.gpu, self.family.tile_of(columns))
 
     def stack(self, each: Sequence[Heads]) -> Heads:
         """See `Kernels`."""
@@ -71,17 +108,22 @@ class AttentionKernels:
         function = schedule.mod["main"]
         attention = read_attention(function)
         group = find_group(attention)
-        return write_program(attention, group, self.heads, tile_of(knobs), [*function.params])
+        told = (attention, group, self.heads, self.family.tile_of(knobs), [*function.params])
+        return write_program(*told, self.family.write)
 
 
 def attention_templates(task: Task) -> list[Template]:
-    """The template of a task; empty where it is no attention."""
+    """The templates of a task, best first; empty where it is no attention."""
     gpu = gpu_of(task.target)
     with refusals(f"the template for attention, {task.name}"):
         attention = read_attention(task_module(task.module)["main"])
         shapes = {i: _sizes_of(attention, dict(i)) for i, _ in task.shapes}
         heads = max(shapes.values(), key=_work, default=None) or _sizes_of(attention, {})
-        return [ThreadTemplate(AttentionKernels(heads, gpu), gpu, heads, shapes)]
+        families = (HOPPER, AMPERE) if gpu.architecture == HAS_WARPGROUPS else (AMPERE,)
+        return [
+            ThreadTemplate(AttentionKernels(family, heads, gpu), gpu, heads, shapes)
+            for family in families
+        ]
     return []
 
 

@@ -1,36 +1,33 @@
-"""The program of an attention for threads from Ampere on (Dao, "FlashAttention-2", arXiv
-2307.08691, algorithm 1; PTX ISA, "mma.sync.m16n8k16", "ldmatrix", "cp.async").
-
-A warp keeps its rows' sums in registers, divided by no total yet, and their largest score so far:
-when that grows, sums are scaled.
-"""
+"""What the programs of attention have in common: which rows and keys a block has, and what becomes
+of its sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.groups import ALONE, Group
-from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
+from spaces.templates.attention.knobs import Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.splits import Left
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.products.places import count_tiles
-from spaces.templates.products.product import UNIT
-from spaces.templates.tensor_cores.fragments import Fragments
-from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import TERMS
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
+
+WriteKernel = Callable[[Any, "Frame", Heads, Any], None]
+"""Writes what the threads of a setting do: of TVM's script, a frame, sizes of heads, and a tile."""
 
 
 def write_program(
     attention: Attention,
     group: Group,
     heads: Heads,
-    tile: AttentionTile,
+    tile: Any,
     parameters: Sequence[Any],
+    write_kernel: WriteKernel,
 ) -> Any:
     """The PrimFunc of a setting.
 
@@ -49,166 +46,80 @@ def write_program(
         if left is not None:
             left.allocate()
         with T.attr({DEVICE_ENTRY: True}):
-            _Writer(T, tensors, heads, tile, left).write(find_limit(attention))
+            write_kernel(T, Frame(T, tensors, tile, left, find_limit(attention)), heads, tile)
         if left is not None:
             with T.attr({DEVICE_ENTRY: True}):
                 left.join()
     return builder.get()
 
 
-class _Writer:
-    """Writes one program."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a block has.
 
-    def __init__(
-        self, T: Any, tensors: Tensors, heads: Heads, tile: AttentionTile, left: Left | None
-    ) -> None:
-        self._t, self._tensors, self._heads, self._tile = T, tensors, heads, tile
-        self._left = left
-        widths = (heads.padded_width, heads.padded_width, heads.padded_columns)
-        query, key, value = tensors.sources
-        self._queries, self._keys, self._values = (
-            Operand(T, source, rows=rows, lines=rows, depth=depth, threads=tile.threads)
-            for source, rows, depth in (
-                (query, tile.rows, widths[0]),
-                (key, tile.keys, widths[1]),
-                (value, widths[2], tile.keys),
-            )
-        )
+    Attributes:
+        row: its first row of an attention.
+        batch: the place on each axis of the batch; `number` that on all of them.
+        split: which share of the keys; `begin` is its first tile of keys, `steps` their number.
+    """
 
-    def write(self, limit: Any) -> None:
-        """Write what the threads do.
+    row: Any
+    batch: list[Any]
+    number: Any
+    split: Any
+    begin: Any
+    steps: Any
 
-        Args:
-            limit: see `spaces.templates.attention.causal.find_limit`.
+
+class Frame:
+    """Where blocks begin, and what becomes of their sums.
+
+    Args:
+        T: TVM's script.
+        left: what blocks leave for others; None where each has all keys of its rows.
+        limit: see `spaces.templates.attention.causal.find_limit`.
+    """
+
+    def __init__(self, T: Any, tensors: Tensors, tile: Any, left: Left | None, limit: Any) -> None:
+        self._t, self.tensors, self._tile = T, tensors, tile
+        self._left, self._limit = left, limit
+        self._row_tiles = count_tiles(tensors.rows, tile.rows)
+
+    @property
+    def blocks(self) -> Any:
+        """The number of blocks."""
+        return self._row_tiles * self._tile.splits * self.tensors.batches
+
+    def place(self, block: Any) -> Block:
+        """What the block of a number has.
+
+        Blocks with the same keys and values follow one another; the last rows have most to do.
         """
-        T, tile, tensors = self._t, self._tile, self._tensors
-        row_tiles = (tensors.rows + tile.rows - 1) // tile.rows
-        block = T.cta_id([row_tiles * tile.splits * tensors.batches])
-        thread = T.thread_id([tile.threads])
-        self._place_warp(thread)
-        self._allocate()
-        # Blocks with the same keys and values follow one another; the last rows have most to do.
-        first = T.Bind((row_tiles - 1 - block % row_tiles) * tile.rows)
-        rest = T.Bind(block // row_tiles)
-        share, number = rest % tile.splits, rest // tile.splits
-        batch = tensors.spread(number)
-        self._place_steps(self._count_steps(first, limit), share)
-        softmax = Softmax(T, tensors, tile, thread, first + self._row, batch)
-        sums = T.alloc_buffer((tile.parts * self._heads.sums // 2,), "float32", scope="local")
-        with T.unroll(tile.parts * self._heads.sums // 2) as i:
-            T.buffer_store(sums, T.float32(0), [i])
-        self._copy(self._queries, thread, 0, first, 0, batch)
-        for step in range(tile.stages - 1):
-            self._copy_stage(thread, step, batch)
-        with T.serial(self._steps) as step:
-            T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
-            T.evaluate(T.cuda.cta_sync())
-            self._copy_stage(thread, step + tile.stages - 1, batch)
-            scores = self._multiply_keys(step % tile.stages)
-            key = (self._begin + step) * tile.keys + self._key
-            softmax.weigh(scores, key, sums, self._heads.sums)
-            self._multiply_values(step % tile.stages, scores, sums)
-        softmax.join_threads()
-        if self._joined is not None:
-            softmax.join_warps(sums, self._warp, self._joined)
-        with T.If(self._warp % tile.key_warps == 0), T.Then():
-            if self._left is None:
-                softmax.store(sums, self._heads.sums)
-            else:
-                self._left.begin(share, number)
-                softmax.leave(sums, self._heads.sums, self._left)
-
-    def _place_warp(self, thread: Any) -> None:
-        """The warp of a thread, its first row in the block, and its first key in a stage."""
         T, tile = self._t, self._tile
-        self._warp = T.Bind(thread // WARP)
-        self._row = T.Bind(self._warp // tile.key_warps * tile.warp_rows)
-        self._key = T.Bind(self._warp % tile.key_warps * tile.warp_keys)
-        self._fragments = Fragments(T, self._keys.source.kind, T.Bind(thread % WARP))
+        row = T.Bind((self._row_tiles - 1 - block % self._row_tiles) * tile.rows)
+        rest = T.Bind(block // self._row_tiles)
+        split, number = rest % tile.splits, rest // tile.splits
+        batch = self.tensors.spread(number)
+        steps = T.Bind(self._count_steps(row))
+        each = T.Bind(count_tiles(steps, tile.splits))
+        begin = T.Bind(split * each)
+        own = T.Bind(T.max(T.min(steps - begin, each), 0))
+        return Block(row, batch, number, split, begin, own)
 
-    def _allocate(self) -> None:
-        """Shared memory for queries, for stages of keys and values, and for what warps join."""
-        tile, pool = self._tile, self._t.SMEMPool()
-        self._queries.allocate(pool, 1)
-        for side in (self._keys, self._values):
-            side.allocate(pool, tile.stages)
-        others = tile.warps - tile.row_warps
-        shape = (others, tile.count_joined(self._heads), WARP)
-        self._joined = pool.alloc(shape, "float32", align=UNIT) if others else None
-        pool.commit()
-        held = max(s.count_held() for s in (self._queries, self._keys, self._values))
-        kind = self._queries.source.kind
-        self._own = self._t.alloc_buffer((held,), kind, scope="local") if held else None
+    def store(self, block: Block, softmax: Softmax, sums: Any, width: int) -> None:
+        """Store what a thread's sums come to, or leave them to be joined with those of others."""
+        if self._left is None:
+            softmax.store(sums, width)
+        else:
+            self._left.begin(block.split, block.number)
+            softmax.leave(sums, width, self._left)
 
-    def _count_steps(self, first: Any, limit: Any) -> Any:
+    def _count_steps(self, first: Any) -> Any:
         """Tiles of keys that the rows from the first on look at."""
         T, tile = self._t, self._tile
-        keys = self._tensors.keys
-        if limit is not None:  # which may not fit 32 bits
-            last = (first + tile.rows - 1) // self._tensors.heads
-            seen = limit + T.Cast("int64", last) + 1
+        keys = self.tensors.keys
+        if self._limit is not None:  # which may not fit 32 bits
+            last = (first + tile.rows - 1) // self.tensors.heads
+            seen = self._limit + T.Cast("int64", last) + 1
             keys = T.Cast("int32", T.max(T.min(T.Cast("int64", keys), seen), 0))
-        return T.Bind(count_tiles(keys, tile.keys))
-
-    def _place_steps(self, steps: Any, share: Any) -> None:
-        """The first tile of keys of a block's share, and how many it has."""
-        T = self._t
-        each = T.Bind(count_tiles(steps, self._tile.splits))
-        self._begin = T.Bind(share * each)
-        self._steps = T.Bind(T.max(T.min(steps - self._begin, each), 0))
-
-    def _copy_stage(self, thread: Any, step: Any, batch: Sequence[Any]) -> None:
-        """Begin to fill a stage, if there are so many."""
-        T, tile = self._t, self._tile
-        with T.If(step < self._steps), T.Then():
-            key = (self._begin + step) * tile.keys
-            for side, (row, term) in ((self._keys, (key, 0)), (self._values, (0, key))):
-                self._copy(side, thread, step % tile.stages, row, term, batch)
-        T.evaluate(T.ptx["cp.async.commit_group"]())
-
-    def _copy(
-        self, side: Operand, thread: Any, stage: Any, row: Any, term: Any, batch: Sequence[Any]
-    ) -> None:
-        places = dict(enumerate(batch))
-        if side.source.in_units:
-            side.copy(thread, stage, row, term, places)
-        else:
-            side.fill(thread, stage, row, term, places, self._own)
-
-    def _multiply_keys(self, stage: Any) -> Any:
-        """The products of a warp's rows and its keys of a stage."""
-        T, tile, fragments = self._t, self._tile, self._fragments
-        number = tile.parts * tile.warp_keys // 2
-        scores = T.alloc_buffer((number,), "float32", scope="local")
-        with T.unroll(number) as i:
-            T.buffer_store(scores, T.float32(0), [i])
-        of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
-        of_keys = T.alloc_buffer((4,), "uint32", scope="local")
-        for term in range(0, self._heads.terms, TERMS):
-            for part in range(tile.parts):
-                at = self._row + part * ROWS
-                fragments.load_rows(self._queries, of_rows, 4 * part, 0, at, term)
-            for key in range(0, tile.warp_keys, PAIR):
-                fragments.load_columns(self._keys, of_keys, stage, self._key + key, term)
-                for part in range(tile.parts):
-                    rows = [of_rows[4 * part + i] for i in range(4)]
-                    fragments.multiply(scores, (part * tile.warp_keys + key) // 2, rows, of_keys)
-        return scores
-
-    def _multiply_values(self, stage: Any, weights: Any, sums: Any) -> None:
-        """Add the values of a stage, times their weights. Scores lie in registers as the factors of
-        the next product do."""
-        T, tile, width, fragments = self._t, self._tile, self._heads.sums, self._fragments
-        of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
-        of_values = T.alloc_buffer((4,), "uint32", scope="local")
-        for key in range(0, tile.warp_keys, TERMS):
-            for part in range(tile.parts):
-                for i in range(4):
-                    place = (part * tile.warp_keys + key) // 2 + 2 * i
-                    both = fragments.round_pair(weights[place], weights[place + 1])
-                    T.buffer_store(of_rows, both, [4 * part + i])
-            for column in range(0, width, PAIR):
-                fragments.load_columns(self._values, of_values, stage, column, self._key + key)
-                for part in range(tile.parts):
-                    rows = [of_rows[4 * part + i] for i in range(4)]
-                    fragments.multiply(sums, (part * width + column) // 2, rows, of_values)
+        return count_tiles(keys, tile.keys)

@@ -107,10 +107,7 @@ class _Writer:
         """Begin to fill a stage."""
         term = (self._begin + step) * self._tile.depth
         for side, row in zip((self._a, self._b), first, strict=True):
-            if side.source.in_units:
-                side.copy(thread, stage, row, term, batch)
-            else:
-                side.fill(thread, stage, row, term, batch, self._own)
+            side.move(thread, stage, row, term, batch, self._own)
 
     def _place_warp(self, thread: Any) -> Place:
         """The first row and column of a thread's warp."""

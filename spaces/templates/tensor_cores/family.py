@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from spaces.targets.gpu import COPIES_AHEAD, Gpu
+from spaces.targets.gpu import COPIES_AHEAD, HAS_WARPGROUPS, Gpu
 from spaces.templates.products.family import Family
 from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.hopper import write_hopper_product
-
-_HOPPER = 90
-"""The architecture whose warpgroups multiply."""
 
 HOPPER = Family(
     "kernel:hopper-product-2",
@@ -33,6 +30,6 @@ AMPERE = Family(
 
 def family_of(gpu: Gpu) -> Family | None:
     """The family of a device; None where its tensor cores are older."""
-    if gpu.architecture == _HOPPER:
+    if gpu.architecture == HAS_WARPGROUPS:
         return HOPPER
     return AMPERE if gpu.architecture >= COPIES_AHEAD else None

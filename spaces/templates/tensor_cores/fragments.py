@@ -45,18 +45,6 @@ class Fragments:
             others = [columns[2 * half], columns[2 * half + 1]]
             self._t.evaluate(self._multiply(*own, *rows, *others, *own))
 
-    def round_pair(self, low: Any, high: Any) -> Any:
-        """Two numbers in float32 as elements next to each other in a register."""
-        pair, convert = _ROUND[self._kind]
-        name = f"round_to_{self._kind}s"
-        code = f"""
-static __device__ __forceinline__ unsigned {name}(float low, float high) {{
-  {pair} both = {convert}(low, high);
-  return *reinterpret_cast<unsigned*>(&both);
-}}
-"""
-        return self._t.cuda.func_call(name, low, high, source_code=code, return_type="uint32")
-
     def load_rows(
         self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any
     ) -> None:
@@ -77,3 +65,16 @@ static __device__ __forceinline__ unsigned {name}(float low, float high) {{
         place = (row, term + self._within) if turned else (row + self._within, term)
         where = side.stages.ptr_to([stage, side.offset(*place)])
         T.evaluate(load(*(to[first + i] for i in range(4)), where))
+
+
+def round_pair(T: Any, kind: str, low: Any, high: Any) -> Any:
+    """Two numbers in float32 as elements next to each other in a register."""
+    pair, convert = _ROUND[kind]
+    name = f"round_to_{kind}s"
+    code = f"""
+static __device__ __forceinline__ unsigned {name}(float low, float high) {{
+  {pair} both = {convert}(low, high);
+  return *reinterpret_cast<unsigned*>(&both);
+}}
+"""
+    return T.cuda.func_call(name, low, high, source_code=code, return_type="uint32")

@@ -38,6 +38,15 @@ class Operand:
         shape = (stages, self.rows * self.depth)
         self.stages = pool.alloc(shape, self.source.kind, align=PATTERN_BYTES)
 
+    def move(
+        self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
+    ) -> None:
+        """Begin to copy a tile by threads, or have it copied, as it lies in memory; see `fill`."""
+        if self.source.in_units:
+            self.copy(thread, stage, row, term, batch)
+        else:
+            self.fill(thread, stage, row, term, batch, own)
+
     def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
         T, each = self._t, UNIT // ITEM
