@@ -51,7 +51,7 @@ class Family:
 
 
 AMPERE = Family(
-    "kernel:attention-2", knobs.choices_of, knobs.tile_of, knobs.feasible, write_ampere_attention
+    "kernel:ampere-attention-1", knobs.choices_of, knobs.tile_of, knobs.feasible, write_ampere_attention
 )
 HOPPER = Family(
     "kernel:hopper-attention-1",

@@ -45,7 +45,7 @@ def _sample(target: str, name: str, sizes: Sizes, knobs: Knobs) -> Sample:
 @cache
 def _space(target: str, name: str, sizes: Sizes) -> KnobSpace:
     task = task_for(name, sizes, target)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     return KnobSpace(task, template)
 
 

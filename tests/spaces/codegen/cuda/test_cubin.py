@@ -97,7 +97,7 @@ def test_a_kernel_that_spills_is_not_run() -> None:
     task = task_for("wide", Sizes(1, 17, 70, 256, 256, 1), CUDA)
     warps = {"row_warps": 8, "key_warps": 1}
     knobs = warps | {"parts": 2, "keys": 128, "stages": 2, "splits": 1, "heads": 1}
-    answer = build(task, of_knobs(knobs, "kernel:attention-2"))
+    answer = build(task, of_knobs(knobs, "kernel:ampere-attention-1"))
     assert answer.status is Status.BUILD_FAILED
     assert re.fullmatch(r"kernel \w+ spills registers: \d+ bytes of each thread", answer.error)
 

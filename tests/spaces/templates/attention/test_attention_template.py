@@ -20,6 +20,8 @@ from spaces.lowering.attention.fuse import fuse_attention
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target
+from spaces.templates.attention import hopper_knobs, knobs
+from spaces.templates.attention.ampere import write_ampere_attention
 from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.groups import ALONE, find_group
 from spaces.templates.attention.knobs import AttentionTile, Heads, tile_of
@@ -50,14 +52,14 @@ LARGE = {"prompt": PROMPT, "short": SHORT, "decode": DECODE, "grouped": GROUPED,
 
 def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
     task = task_for(name, sizes, target)
-    (template,) = templates_of(task)
+    template, *_ = templates_of(task)
     return KnobSpace(task, template)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_attention_has_it(name: str) -> None:
     for sizes in PROGRAMS[name][1]:
-        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:attention-2"]
+        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:ampere-attention-1"]
 
 
 def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
@@ -76,22 +78,30 @@ def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
     assert templates_of(task_of(changed, AMPERE, name="changed")) == []
 
 
-def test_each_value_of_a_knob_is_in_some_setting_within_the_limits() -> None:
-    space = space_of("causal", PROGRAMS["causal"][1][0])
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(target: str) -> None:
+    space = space_of("causal", PROGRAMS["causal"][1][0], target)
     columns = every(space.template)
     feasible = np.isfinite(space.template.costs_s(columns))
     for knob, values in space.template.choices.items():
         assert {*columns[knob][feasible].tolist()} == {*values}
-    gpu, heads = gpu_of(AMPERE), Heads(4, 70, 70, 32, 32, 0.5, 2)
+    gpu, heads = gpu_of(target), Heads(4, 70, 70, 32, 32, 0.5, 2)
+    tile_of = (hopper_knobs if target == HOPPER else knobs).tile_of
     for row in np.flatnonzero(feasible)[::20]:
         tile = tile_of(setting(columns, int(row)))
         assert tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(heads) <= gpu.registers
 
 
-@pytest.mark.parametrize("target", [AMPERE, HOPPER])
-def test_warps_share_the_keys_of_one_row_and_have_rows_of_their_own_of_many(target: str) -> None:
-    one, many = (tile_of(space_of(*each, target).ranked[0]) for each in (DECODE, PROMPT))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_hopper_has_a_second_one(name: str) -> None:
+    for sizes in PROGRAMS[name][1]:
+        names = [t.name for t in templates_of(task_for(name, sizes, HOPPER))]
+        assert names == ["kernel:hopper-attention-1", "kernel:ampere-attention-1"]
+
+
+def test_warps_share_the_keys_of_one_row_and_have_rows_of_their_own_of_many() -> None:
+    one, many = (tile_of(space_of(*each).ranked[0]) for each in (DECODE, PROMPT))
     assert one.row_warps == 1 < one.key_warps
     assert many.row_warps > 1
 
@@ -100,9 +110,9 @@ def test_warps_share_the_keys_of_one_row_and_have_rows_of_their_own_of_many(targ
 def test_blocks_share_the_keys_of_few_rows_and_have_all_heads_that_look_at_them(
     target: str,
 ) -> None:
-    few, many = (tile_of(space_of(*each, target).ranked[0]) for each in (GROUPED, PROMPT))
-    assert (few.heads, many.splits) == (4, 1)
-    assert few.splits > 1
+    few, many = (space_of(*each, target).ranked[0] for each in (GROUPED, PROMPT))
+    assert (few["heads"], many["splits"]) == (4, 1)
+    assert few["splits"] > 1
 
 
 @pytest.mark.parametrize(
@@ -164,23 +174,41 @@ def test_a_limit_may_be_larger_than_32_bits() -> None:
     tensors = [attention.query, attention.key, attention.value, attention.place]
     heads = Heads(2, 9, 9, 16, 16, 1.0)
     tile = AttentionTile(row_warps=1, key_warps=1, parts=1, keys=16, stages=2, splits=1, heads=1)
-    assert write_program(attention, ALONE, heads, tile, [load.tensor for load in tensors])
+    parameters = [load.tensor for load in tensors]
+    assert write_program(attention, ALONE, heads, tile, parameters, write_ampere_attention)
 
 
-@needs_nvcc
-@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("name", "sizes"), LARGE.values(), ids=LARGE)
-def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
-    name: str, sizes: Sizes, target: str, tmp_path: Path
-) -> None:
+def compile_best(name: str, sizes: Sizes, target: str, folder: Path) -> str:
+    """The machine code of the best predicted setting, whose kernels spill nothing."""
     space = space_of(name, sizes, target)
     source = compile_setting(space, space.ranked[0], target).imports[0].inspect_source("cuda")
     code = compile_cuda(source, re.findall(r"sm_\w+", target)[0])
     for use in code.uses.values():
         assert use.stack_bytes == use.spill_store_bytes == 0
         assert use.registers <= gpu_of(target).registers // use.threads
-    assembly = disassemble(code.binary, tmp_path)
+    return disassemble(code.binary, folder)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "sizes"), LARGE.values(), ids=LARGE)
+def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
+    name: str, sizes: Sizes, tmp_path: Path
+) -> None:
+    assembly = compile_best(name, sizes, AMPERE, tmp_path)
     assert {*re.findall(r"HMMA\.\w+", assembly)} == {"HMMA.16816"}
     assert {"LDSM.16.M88.4", "LDSM.16.MT88.4"} <= {*re.findall(r"LDSM[.\w]+", assembly)}
+    assert "LDGSTS.E.BYPASS.128" in assembly
+    assert "MUFU.EX2" in assembly
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "sizes"), LARGE.values(), ids=LARGE)
+def test_the_best_predicted_for_hopper_multiply_in_warpgroups_several_at_a_time(
+    name: str, sizes: Sizes, tmp_path: Path
+) -> None:
+    assembly = compile_best(name, sizes, HOPPER, tmp_path)
+    assert {*re.findall(r"\bH\w*MMA\b", assembly)} == {"HGMMA"}
+    # It waits once for the scores of a stage and once for its sums, and not for each product.
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", assembly)) == 2
     assert "LDGSTS.E.BYPASS.128" in assembly
     assert "MUFU.EX2" in assembly
