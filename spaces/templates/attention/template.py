@@ -51,7 +51,11 @@ class Family:
 
 
 AMPERE = Family(
-    "kernel:ampere-attention-1", knobs.choices_of, knobs.tile_of, knobs.feasible, write_ampere_attention
+    "kernel:ampere-attention-1",
+    knobs.choices_of,
+    knobs.tile_of,
+    knobs.feasible,
+    write_ampere_attention,
 )
 HOPPER = Family(
     "kernel:hopper-attention-1",

@@ -59,7 +59,9 @@ def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_attention_has_it(name: str) -> None:
     for sizes in PROGRAMS[name][1]:
-        assert [t.name for t in templates_of(task_for(name, sizes))] == ["kernel:ampere-attention-1"]
+        assert [t.name for t in templates_of(task_for(name, sizes))] == [
+            "kernel:ampere-attention-1"
+        ]
 
 
 def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
