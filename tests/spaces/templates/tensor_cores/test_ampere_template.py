@@ -24,7 +24,7 @@ from tests.spaces.templates.tensor_cores.test_hopper_template import (
 )
 
 pytestmark = pytest.mark.tvm
-SHARED_AND_NOT = [(512, 1024, 4096), (4096, 4096, 4096)]
+SHARED_AND_NOT = [(256, 1024, 8192), (4096, 4096, 4096)]
 """Rows, columns and terms of products with few tiles and with many."""
 
 
