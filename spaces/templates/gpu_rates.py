@@ -26,8 +26,6 @@ LOADED_BYTES = 64.0
 """Bytes that a multiprocessor takes in a cycle."""
 L2_RATE = 2.5
 """The rate of the L2 cache, as times the rate of the device's memory."""
-BLOCKS = 32
-"""The most blocks that share a multiprocessor."""
 ISSUED = 128.0
 """Instructions of threads that a multiprocessor issues in a cycle."""
 ELEMENT_ISSUES, ACCESS_ISSUES, HEAVY_ISSUES = 2.0, 6.0, 14.0
