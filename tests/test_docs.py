@@ -30,8 +30,8 @@ from cluster.app.driver.best_schedules import best_schedules
 from cluster.app.driver.kernel_sets import describe_set
 from cluster.app.driver.tune_result import TuneResult
 from docs.flag_tables import REFERENCE, renew
-from spaces.codegen.cuda.cubin import KernelUse
-from spaces.deploy.explain import CacheUse, Explanation, LoopOf
+from spaces.codegen.cuda.mix import Mix
+from spaces.deploy.explain import CacheUse, Compiled, Explanation, LoopOf
 from tuner.candidate import Candidate, CandidateKind, of_knobs
 from tuner.cost_models.base import FittedModel
 from tuner.dynamic.dispatch_tree import Leaf
@@ -278,7 +278,7 @@ def test_flags_of_the_group_are_in_the_reference() -> None:
 
 TASK = Task("key", "gemm", "{}", '{"kind":"llvm"}', 2.0, 4e6)
 DEFAULT = Candidate(CandidateKind.TRACE, "[]", "test")
-COUNTS = {"failures", "statuses", "spread", "samples", "instance", "utilisation"}
+COUNTS = {"failures", "statuses", "spread", "samples", "instance", "utilisation", "counts"}
 """Objects whose own keys are data."""
 
 
@@ -367,7 +367,7 @@ def test_keys_of_verify() -> None:
 
 def test_keys_of_explain() -> None:
     loops, caches = (LoopOf(4, "serial", False),), (CacheUse("L1", 1, 0, 0, 0),)
-    kernels = {"main": KernelUse(1, 1, 0)}
+    kernels = (Compiled("main", 1, 1, 0, 1, 1, 1.0, Mix(True, 1, {"FFMA": 1})),)
     said = Explanation({"knob": 1}, loops, kernels, 1, 1, 1.0, 1, caches, None, ())
     names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
     row = {**dict.fromkeys(names), **said.to_json()}

@@ -5,7 +5,8 @@ An artifact is a zip file without compression:
     kernel.so       host code, as TVM loads it
     device.bin      for CUDA: the machine code of the kernels (a cubin)
     emulated.so     for the emulated CUDA device: the kernels, see `spaces.emulation`
-    kernels.json    for CUDA: registers, shared memory and spills of each kernel, as compiled
+    kernels.json    for CUDA: registers, shared memory, spills and innermost loop of each kernel,
+                    as compiled
     packing.json    how constant operands are packed ahead, if they are; see
                     `spaces.codegen.prepack.Packing`
 
@@ -36,6 +37,7 @@ from spaces.codegen.cuda.device_code import hand_over
 from spaces.codegen.prepack import COMPUTE, PREPACK, Packing, split
 from spaces.codegen.theirs import Compiler
 from spaces.emulation.library import DEADLINE_S, build_kernels, drop_kernels, load_kernels
+from spaces.passes.cuda.launches import LaunchWatch
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.backends import backend_of, compiling, load
 from spaces.targets.target import parse_target
@@ -65,14 +67,15 @@ def build_artifact(module: Any, target: Any, compiler: Compiler | None = None) -
         Exception: whatever the compiler threw; TVM does not document its kinds.
     """
     target = parse_target(target) if isinstance(target, str) else target
-    library, packing = compile_kernel(module, target, compiler)
-    row, members = backend_of(target), {}
+    row, members, watch = backend_of(target), {}, LaunchWatch()
+    looks_on = (watch.instrument(),) if row.device_code else ()
+    library, packing = compile_kernel(module, target, compiler, looks_on)
     if row.emulated and (emulated := build_kernels(library, target)) is not None:
         members[_EMULATED] = emulated
         drop_kernels(library)
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
         members[_HOST] = _host_library(library, Path(folder))
-    if row.device_code and (code := load(row.device_code)(library, target)) is not None:
+    if row.device_code and (code := load(row.device_code)(library, target, watch.shared_bytes)):
         members |= {_DEVICE: code.binary, _KERNELS: code.uses_json()}
     if packing is not None:
         members[_PACKING] = packing.to_json().encode()
@@ -80,13 +83,14 @@ def build_artifact(module: Any, target: Any, compiler: Compiler | None = None) -
 
 
 def compile_kernel(
-    module: Any, target: Any, compiler: Compiler | None = None
+    module: Any, target: Any, compiler: Compiler | None = None, instruments: Sequence[Any] = ()
 ) -> tuple[Any, Packing | None]:
     """Compile for `build_artifact`: a `tvm.runtime.Module`, and its packing, if any.
 
     Args:
         target: a `tvm.target.Target`.
         compiler: as for `build_artifact`.
+        instruments: of TVM's passes; not of a user's compiler.
     """
     import tvm
 
@@ -96,7 +100,7 @@ def compile_kernel(
         if compiler is not None:
             library = compiler(module, target)
         else:
-            with tvm.transform.PassContext(config=_TRUSTING):
+            with tvm.transform.PassContext(config=_TRUSTING, instruments=list(instruments)):
                 library = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target)).mod
     return library, None if parts is None else parts.packing
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from spaces.codegen.artifact import build_artifact, kernels_of
-from spaces.codegen.cuda.cubin import KernelUse
+from spaces.codegen.cuda.cubin import KernelUse, resident_blocks
+from spaces.codegen.cuda.mix import Mix
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.features.loop_nest import LoopKind, Nest, heaviest_nest
 from spaces.features.traffic import traffic
 from spaces.targets.backends import backend_of
 from spaces.targets.cpu import cpu_of
+from spaces.targets.gpu import Gpu, gpu_of
 from spaces.targets.target import choose_deploy_target
 from spaces.templates.base import FAMILY
 from spaces.templates.registry import template_named
@@ -63,13 +64,36 @@ class CacheUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler says of a kernel for a device.
+
+    Attributes:
+        threads: of a block; 0 where the program does not say.
+        registers: of a thread; `spilled_bytes` what it keeps in slow memory for want of more.
+        shared_bytes: shared memory of a block; None where the launch asks for an unknown number.
+        resident_blocks: blocks that share a multiprocessor, and `occupancy` their share of the
+            threads that it may have; None where that is not known.
+        mix: instructions of the innermost loop; None where the machine code is not known.
+    """
+
+    name: str
+    threads: int
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int | None
+    resident_blocks: int | None
+    occupancy: float | None
+    mix: Mix | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a schedule does, or a program that is none.
 
     Attributes:
         settings: of its space's knobs; None where it has none.
         loops: of the heaviest block, outermost first; none of a program for threads.
-        kernels: of a device, as compiled, by name; empty where they do not compile here.
+        kernels: of a device, as compiled; empty where they do not compile here.
         parallel_steps: that are shared out to `cores`; 1 where nothing is.
         busy: share of the cores' time that they leave none idle, if all steps take equally long.
         lanes: elements of the vectors that it computes with; 1 without vectors.
@@ -80,7 +104,7 @@ class Explanation:
 
     settings: dict[str, int] | None
     loops: tuple[LoopOf, ...]
-    kernels: Mapping[str, KernelUse]
+    kernels: tuple[Compiled, ...]
     parallel_steps: int
     cores: int
     busy: float
@@ -91,16 +115,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        kernels = [
-            {
-                "name": name,
-                "threads": use.threads,
-                "registers": use.registers,
-                "spilled_bytes": use.stack_bytes,
-            }
-            for name, use in self.kernels.items()
-        ]
-        return {**asdict(self), "kernels": kernels}
+        return asdict(self)
 
 
 def explain(task: Task, candidate: Candidate) -> Explanation | None:
@@ -124,7 +139,7 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     inner = nest.loops[:1]
     lanes = inner[0].extent if inner and inner[0].kind == LoopKind.VECTORIZED else 1
     caches = _caches(nest, task.target) if on_cpu else ()
-    kernels = {} if on_cpu else _compile(module, task.target)
+    kernels = () if on_cpu else _compile(module, task.target)
     remarks = _remarks(nest, busy, lanes, caches) if on_cpu else _remark_on(kernels)
     return Explanation(
         settings=knobs,
@@ -140,20 +155,38 @@ def explain(task: Task, candidate: Candidate) -> Explanation | None:
     )
 
 
-def _compile(module: Any, target: str) -> dict[str, KernelUse]:
+def _compile(module: Any, target: str) -> tuple[Compiled, ...]:
     """What the compiler says of a scheduled module's kernels; nothing where they do not compile
     here."""
+    deployed = choose_deploy_target(target)
     try:
-        return kernels_of(build_artifact(module, choose_deploy_target(target)))
+        uses = kernels_of(build_artifact(module, deployed))
     except Exception:  # no compiler is here, or TVM raises whatever its C++ side threw
-        return {}
+        return ()
+    return tuple(_compiled(name, use, gpu_of(deployed)) for name, use in uses.items())
 
 
-def _remark_on(kernels: Mapping[str, KernelUse]) -> list[str]:
+def _compiled(name: str, use: KernelUse, gpu: Gpu) -> Compiled:
+    resident = resident_blocks(use, gpu)
+    share = None if resident is None else resident * use.threads / gpu.numbers.resident_threads
+    at_launch = use.launch_bytes
+    return Compiled(
+        name=name,
+        threads=use.threads,
+        registers=use.registers,
+        spilled_bytes=use.stack_bytes,
+        shared_bytes=None if at_launch is None else use.shared_bytes + at_launch,
+        resident_blocks=resident,
+        occupancy=share,
+        mix=use.mix,
+    )
+
+
+def _remark_on(kernels: tuple[Compiled, ...]) -> list[str]:
     return [
-        f"{name} keeps {use.stack_bytes} bytes of each thread in slow memory"
-        for name, use in kernels.items()
-        if use.stack_bytes
+        f"{kernel.name} keeps {kernel.spilled_bytes} bytes of each thread in slow memory"
+        for kernel in kernels
+        if kernel.spilled_bytes
     ]
 
 

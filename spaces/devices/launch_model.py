@@ -7,7 +7,7 @@ fitted to none.
 from __future__ import annotations
 
 from spaces.emulation.library import Launch
-from spaces.targets.gpu import Gpu, gpu_of
+from spaces.targets.gpu import count_resident, gpu_of
 
 _LAUNCH_S = 3e-6
 _SHARED_BYTES_PER_CYCLE = 128
@@ -18,8 +18,6 @@ there, and the model does not know what does."""
 _BARRIER_CYCLES = 30
 _HIDING_WARPS = 8
 """Warps that a multiprocessor needs to be busy while others wait."""
-_MOST_BLOCKS = 32
-"""On a multiprocessor at the same time."""
 
 
 def launch_s(launch: Launch, target: str) -> float:
@@ -29,7 +27,8 @@ def launch_s(launch: Launch, target: str) -> float:
         target: as JSON.
     """
     gpu = gpu_of(target)
-    resident = _resident_blocks(launch, gpu)
+    # Registers are not known.
+    resident = int(count_resident(gpu, launch.block_shared_bytes, 1, launch.threads))
     # The multiprocessor with the most blocks is done last.
     share = -(-launch.blocks // gpu.multiprocessors) / launch.blocks
     warps = min(resident, launch.blocks * share) * -(-launch.threads // gpu.warp)
@@ -42,17 +41,3 @@ def launch_s(launch: Launch, target: str) -> float:
     waiting = launch.barriers * share * _BARRIER_CYCLES / resident
     cycles = max(busy * max(1.0, _HIDING_WARPS / warps), memory) + waiting
     return _LAUNCH_S + cycles / gpu.hertz
-
-
-def _resident_blocks(launch: Launch, gpu: Gpu) -> int:
-    """Blocks that a multiprocessor has at the same time."""
-    numbers = gpu.numbers
-    shared = launch.block_shared_bytes + gpu.kept_shared_bytes
-    return max(
-        1,
-        min(
-            _MOST_BLOCKS,
-            numbers.resident_threads // launch.threads,
-            numbers.multiprocessor_shared_bytes // max(shared, 1),
-        ),
-    )

@@ -48,7 +48,9 @@ def compiler() -> str:
     raise TunerError("the emulated CUDA device needs a C++ compiler: install g++, or set CXX")
 
 
-def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
+def compile_kernels(
+    source: str, architecture: int, target: str = "", *, watched: bool = False
+) -> bytes:
     """A shared library with the kernels of CUDA C as packed functions of their names.
 
     A kernel's function takes its arguments, its launch parameters, and a text with the tags of
@@ -57,6 +59,7 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
     Args:
         architecture: the digits of the device's, such as 80 for sm_80.
         target: a text that the library keeps, to tell which device it is for.
+        watched: as for `spaces.emulation.kernels.translate`.
 
     Raises:
         TunerError: there is no C++ compiler.
@@ -64,7 +67,7 @@ def compile_kernels(source: str, architecture: int, target: str = "") -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="emulated-") as folder:
         program, output = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
-        text = translate(source, target)
+        text = translate(source, target, watched=watched)
         program.write_text(text)
         objects = Path(folder) / "kernels.o"
         level = _WELL if text.count("\n") < _LONG else _FAST

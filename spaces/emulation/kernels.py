@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from spaces.emulation.assembly import without_assembly
 from spaces.emulation.charges import charge
@@ -36,6 +37,8 @@ _ACCESS = re.compile(
 )
 """The start of an access by the pointer to a vector that a pointer is cast to."""
 _USUAL_ALIGNMENT = 16
+_PLACES = 64
+"""Places that are told apart in a line, as in `cpp/banks.cpp`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,12 @@ class _Kernel:
     arrays: list[SharedArray] = field(default_factory=list)
 
 
-def translate(source: str, target: str = "") -> str:
+def translate(source: str, target: str = "", *, watched: bool = False) -> str:
     """C++ that exports each kernel of CUDA C as a packed function of its name.
 
     Args:
         target: a text that the library keeps.
+        watched: whether elements of shared arrays are watched, too (`cpp/banks.hpp`).
 
     Raises:
         ValueError: it has assembly, or shared memory in a place, that the emulated device does not
@@ -73,6 +77,8 @@ def translate(source: str, target: str = "") -> str:
     source = without_assembly(source)
     source = _check_alignment(_fit_casts(_DEFINITION.sub(_charge, source)))
     body = _SHARED.sub(lambda found: _declare(found, source, kernels), source)
+    if watched:
+        body = _watch_elements(body, source)
     forward = "".join(f"static size_t {name}_place(int); " for name in kernels)
     head = f'#include "kernels.h"\n{forward}\n#line 1 "kernels.cu"\n'
     kept = f'const char* const emu::target_text = R"kept({target})kept";'
@@ -126,6 +132,21 @@ def _declare(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> 
             f"the emulated device does not know shared memory outside of kernels: {names[0]}"
         )
     return " ".join(_reference(owner, name, kind, found["align"]) for name in names)
+
+
+def _watch_elements(body: str, source: str) -> str:
+    """Uses of elements of shared arrays say where they are; those of their addresses do not."""
+    declared = [name for found in _SHARED.finditer(source) for name in found["names"].split(",")]
+    names = "|".join(sorted({name.partition("[")[0].strip() for name in declared}))
+    if not names:
+        return body
+    numbers = count()
+
+    def watch(found: re.Match[str]) -> str:
+        return f"emu::watch(__LINE__ * {_PLACES} + {next(numbers) % _PLACES}, {found['array']})["
+
+    array = rf"(?P<array>\(\((?:const )?[\w ]+\*\)(?:{names})\)|\b(?:{names}))\["
+    return re.sub(rf"(?<!&\(){array}", watch, body)
 
 
 def _reference(owner: _Kernel, declared: str, kind: str, alignment: str | None) -> str:

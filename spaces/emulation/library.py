@@ -14,6 +14,7 @@ _KIND = "cuda"
 _ONE_LINE = 'extern "C" __global__ void tried(float* a) { a[0] += a[1]; }\n'
 _CONFIGURE, _LAUNCHES = "emulation.configure", "emulation.launches"
 _TARGET = "emulation.target"
+_WATCH, _WATCHED = "emulation.watch", "emulation.watched"
 DEADLINE_S = 60.0
 """How long a launch may take where nothing else is said."""
 
@@ -95,6 +96,37 @@ def launches_of(module: Any) -> list[Launch]:
         return []
     lines = str(module.get_function(_LAUNCHES, query_imports=True)()).splitlines()
     return [Launch(name, *map(int, numbers)) for name, *numbers in map(str.split, lines)]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedUse:
+    """What a place of a kernel's program did with shared memory, in all warps.
+
+    Attributes:
+        what: `ldmatrix`, `stmatrix`, `cp.async`, `vector` or `element`.
+        line: of the program.
+        item_bytes: of a lane; of matrices, of a row.
+        accesses: how often a warp did it.
+        wavefronts: how often its banks were gone to; `least` how often without conflicts.
+    """
+
+    what: str
+    line: int
+    item_bytes: int
+    accesses: int
+    wavefronts: int
+    least: int
+
+
+def watch_shared(module: Any) -> None:
+    """From now on, keep what a module's kernels, compiled to be watched, do with shared memory."""
+    module.get_function(_WATCH, query_imports=True)(True)
+
+
+def shared_uses(module: Any) -> list[SharedUse]:
+    """What a watched module's kernels did with shared memory since the last call."""
+    lines = str(module.get_function(_WATCHED, query_imports=True)()).splitlines()
+    return [SharedUse(what, *map(int, numbers)) for what, *numbers in map(str.split, lines)]
 
 
 def target_of(module: Any) -> str:

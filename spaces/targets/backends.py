@@ -102,7 +102,8 @@ class Backend:
         templates: gives the templates of a task, best first, `(Task) -> list[Template]`.
         rules: names TVM's schedule rules for a target, `(Config, low_precision) -> RuleNames`.
         device_code: gives the machine code of a compiled library for the device,
-            `(library, target) -> DeviceCode | None`; may be empty.
+            `(library, target, launch_bytes) -> DeviceCode | None` with the shared memory that
+            launches ask for, by kernel; may be empty.
         compiling: gives the context in which TVM compiles such code as we do,
             `(target) -> AbstractContextManager`; may be empty.
         try_compiler: compiles a kernel of one line, `(target) -> None`, where the compiler is no

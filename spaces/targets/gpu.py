@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,9 @@ COPIES_AHEAD = 80
 HAS_WARPGROUPS = 90
 """The architecture whose warpgroups multiply (PTX ISA, "wgmma")."""
 _MOST_REGISTERS = 255
+_RESIDENT_BLOCKS = ((110, 24), (90, 32), (89, 24), (86, 16), (80, 32), (75, 16), (0, 32))
+"""The most blocks that share a multiprocessor, from these architectures on (CUDA C++ Programming
+Guide, table "Technical Specifications per Compute Capability")."""
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FEW_MADDS = (70, 75, 80)
@@ -44,6 +48,7 @@ class Gpu:
         architecture: such as 90 for `sm_90`; 0 where it is not known.
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
         tensor_operations: additions and products in halves that its tensor cores do in a cycle.
+        resident_blocks: the most blocks that share a multiprocessor.
     """
 
     warp: int
@@ -56,6 +61,7 @@ class Gpu:
     madds: int = 128
     tensor_operations: int = 1024
     architecture: int = 0
+    resident_blocks: int = 32
 
     @property
     def multiprocessors(self) -> int:
@@ -90,14 +96,20 @@ def register_limit(gpu: Gpu, threads: Any) -> Any:
 def count_resident(gpu: Gpu, shared_bytes: Any, registers: Any, threads: Any) -> Any:
     """The number of blocks that fit on one multiprocessor together; one at least.
 
+    Registers are given to warps, in units, and warps to the parts of a multiprocessor (CUDA
+    Occupancy Calculator).
+
     Args:
         shared_bytes: of a block; `registers` are a thread's, all of one block, or of many.
     """
     own_bytes = np.maximum(shared_bytes + gpu.kept_shared_bytes, 1)
     by_shared = gpu.numbers.multiprocessor_shared_bytes // own_bytes
-    by_registers = gpu.registers // (registers * threads)
-    by_threads = gpu.numbers.resident_threads // threads
-    return np.maximum(np.minimum(np.minimum(by_shared, by_registers), by_threads), 1)
+    warps = -(-threads // gpu.warp)
+    each = -(-np.maximum(registers, 1) // _REGISTER_UNIT) * _REGISTER_UNIT * gpu.warp
+    by_registers = gpu.registers // each // _PARTS * _PARTS // warps
+    by_threads = gpu.numbers.resident_threads // (warps * gpu.warp)
+    found = np.minimum(np.minimum(by_shared, by_registers), by_threads)
+    return np.clip(found, 1, gpu.resident_blocks)
 
 
 @lru_cache(maxsize=16)
@@ -117,8 +129,14 @@ def gpu_of(target_json: str) -> Gpu:
         numbers=numbers,
         madds=64 if architecture in _FEW_MADDS else 128,
         architecture=architecture,
-        tensor_operations=next(n for least, n in _TENSOR_OPERATIONS if architecture >= least),
+        tensor_operations=_since(_TENSOR_OPERATIONS, architecture),
+        resident_blocks=_since(_RESIDENT_BLOCKS, architecture),
     )
+
+
+def _since(rows: Sequence[tuple[int, int]], architecture: int) -> int:
+    """The number of the first row that an architecture is not before."""
+    return next(number for least, number in rows if architecture >= least)
 
 
 def numbers_of(config: Config) -> Numbers:

@@ -30,8 +30,6 @@ L2_RATE = 2.5
 """The rate of the L2 cache, as times the rate of the device's memory."""
 MOST_LEFT_BYTES = 1 << 30
 """The most memory in which blocks leave sums for others."""
-BLOCKS = 32
-"""The most blocks that share a multiprocessor."""
 ISSUED = 128.0
 """Instructions of threads that a multiprocessor issues in a cycle."""
 ELEMENT_ISSUES, ACCESS_ISSUES, HEAVY_ISSUES = 2.0, 6.0, 14.0

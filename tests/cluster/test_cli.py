@@ -494,6 +494,35 @@ def test_explain_says_what_the_default_schedule_takes_beside(
     assert capsys.readouterr().out.splitlines()[0] == said
 
 
+def test_explain_says_what_the_compiler_made_of_a_kernel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, a_run: Path
+) -> None:
+    mix = {"in_loop": True, "instructions": 320, "counts": {"BAR": 1, "HMMA": 128, "LDSM.128": 32}}
+    known = {
+        "name": "main_kernel",
+        "threads": 64,
+        "registers": 210,
+        "spilled_bytes": 0,
+        "shared_bytes": 73728,
+        "resident_blocks": 2,
+        "occupancy": 0.0625,
+        "mix": mix,
+    }
+    unknown = {**known, "resident_blocks": None, "mix": None}
+    explained = Explained(({**EXPLAINED, "default_ms": 0.008, "kernels": [known, unknown]},))
+    monkeypatch.setattr("cluster.app.driver.best_schedules.best_explained", lambda *_: explained)
+    assert run(["explain", str(a_run)]) == 0
+    compiled = "  compiled main_kernel: 210 registers in each of 64 threads, 0 bytes spilled"
+    assert capsys.readouterr().out.splitlines()[2:6] == [
+        compiled,
+        "           72 KiB of shared memory in a block; 2 blocks on a multiprocessor, 6% of its "
+        "threads",
+        "           innermost loop: 320 instructions, 128 HMMA (40%), 32 LDSM.128 (10%), "
+        "1 BAR (0%)",
+        compiled,
+    ]
+
+
 def a_run_of(folder: Path, *tasks: Task) -> str:
     """A run with these tasks, of which nothing was measured."""
     with closing(SqliteStore(open_run(folder, MANIFEST)[0].store)) as store:

@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from spaces.codegen.cuda.cubin import KernelUse, kernel_uses
+from spaces.codegen.cuda.mix import Mix
 from spaces.codegen.cuda.nvcc import FAST_MATH, architecture, command, find_nvcc, nvcc_version
 from spaces.codegen.cuda.nvrtc import Refused, compile_by_nvrtc, find_nvrtc
 from tuner.errors import TunerError
@@ -51,6 +52,15 @@ class DeviceCode:
     binary: bytes
     uses: Mapping[str, KernelUse]
 
+    def launched_with(self, launch_bytes: Mapping[str, int]) -> DeviceCode:
+        """The same with the shared memory that launches ask for, of those kernels where that is
+        known."""
+        uses = {
+            name: replace(use, launch_bytes=launch_bytes.get(name))
+            for name, use in self.uses.items()
+        }
+        return replace(self, uses=uses)
+
     def uses_json(self) -> bytes:
         """The resources as text that `parse_uses` reads."""
         return json.dumps({name: asdict(use) for name, use in self.uses.items()}).encode()
@@ -58,7 +68,10 @@ class DeviceCode:
 
 def parse_uses(text: bytes) -> dict[str, KernelUse]:
     """The resources that `DeviceCode.uses_json` wrote."""
-    return {name: KernelUse(**use) for name, use in json.loads(text).items()}
+    return {
+        name: KernelUse(**{**use, "mix": use["mix"] and Mix(**use["mix"])})
+        for name, use in json.loads(text).items()
+    }
 
 
 def compile_cuda(

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from spaces.targets.gpu import Gpu, gpu_of
+from spaces.codegen.cuda.mix import Mix, read_mix
+from spaces.targets.gpu import Gpu, count_resident, gpu_of
 
 Sections = dict[str, tuple[tuple[int, ...], bytes]]
 
 _MAGIC = b"\x7fELF"
+_FORM = b"\x41\x08"
+"""The operating system and the version of cubins of CUDA 13, in whose flags the architecture is."""
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -39,12 +42,14 @@ class KernelUse:
 
     Attributes:
         registers: registers of each thread.
-        shared_bytes: shared memory of a block, as declared.
+        shared_bytes: shared memory of a block, as declared; `launch_bytes` what its launch asks for
+            besides, None where that is not known.
         stack_bytes: stack of each thread, in slow memory: spilled registers, and arrays that did
             not become registers.
         threads: the most threads of a block; 0 where the program does not say.
         spill_store_bytes: registers that the code of a thread writes to the stack, and
             `spill_load_bytes` those that it reads back, where the compiler's report is known.
+        mix: instructions of its innermost loop; None where its machine code is not known.
     """
 
     registers: int
@@ -53,6 +58,8 @@ class KernelUse:
     threads: int = 0
     spill_store_bytes: int = 0
     spill_load_bytes: int = 0
+    launch_bytes: int | None = None
+    mix: Mix | None = None
 
 
 def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
@@ -61,25 +68,33 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
     Raises:
         ValueError: the binary holds no such cubin.
     """
-    start = binary.find(_MAGIC)
-    if start < 0:
-        raise ValueError("no cubin, or a compressed one")
-    image = binary[start:]
+    image = _image(binary)
     sections = {name: (header, data) for name, header, data in _sections(image)}
     stacks, registers = (_by_function(sections, kind) for kind in (_FRAME_SIZE, _REGISTERS))
     found = {}
-    for name in sections:
-        if not name.startswith(_TEXT):
-            continue
-        kernel = name.removeprefix(_TEXT)
+    for kernel, text in kernel_texts(binary).items():
         shared = sections.get(_SHARED + kernel)
         found[kernel] = KernelUse(
             registers=registers[kernel],
             shared_bytes=shared[0][5] if shared else 0,
             stack_bytes=stacks.get(kernel, 0),
             threads=_threads(sections, kernel),
+            mix=read_mix(text, _architecture(image)),
         )
     return found
+
+
+def kernel_texts(binary: bytes) -> dict[str, bytes]:
+    """The machine code of each kernel of a cubin.
+
+    Raises:
+        ValueError: see `kernel_uses`.
+    """
+    return {
+        name.removeprefix(_TEXT): data
+        for name, _, data in _sections(_image(binary))
+        if name.startswith(_TEXT)
+    }
 
 
 def check_launch(uses: Mapping[str, KernelUse], target_json: str) -> None:
@@ -115,7 +130,32 @@ def too_much(use: KernelUse, gpu: Gpu) -> str:
         return f"{registers} registers in a block, of {gpu.registers}"
     if use.shared_bytes > gpu.shared_bytes:
         return f"{use.shared_bytes} bytes of shared memory in a block, of {gpu.shared_bytes}"
+    shared_bytes = use.shared_bytes + (use.launch_bytes or 0)
+    if shared_bytes > gpu.dynamic_shared_bytes:
+        return f"{shared_bytes} bytes of shared memory in a block, of {gpu.dynamic_shared_bytes}"
     return ""
+
+
+def resident_blocks(use: KernelUse, gpu: Gpu) -> int | None:
+    """Blocks of a kernel that share a multiprocessor; None where the size of a block, or its shared
+    memory, is not known."""
+    if use.threads == 0 or use.launch_bytes is None:
+        return None
+    shared_bytes = use.shared_bytes + use.launch_bytes
+    return int(count_resident(gpu, shared_bytes, use.registers, use.threads))
+
+
+def _image(binary: bytes) -> bytes:
+    start = binary.find(_MAGIC)
+    if start < 0:
+        raise ValueError("no cubin, or a compressed one")
+    return binary[start:]
+
+
+def _architecture(image: bytes) -> int:
+    """The number of the architecture that a cubin is for; 0 of one in an older form."""
+    header = _HEADER.unpack_from(image)
+    return header[7] >> 8 & 0xFF if header[0][7:9] == _FORM else 0
 
 
 def _sections(image: bytes) -> Iterator[tuple[str, tuple[int, ...], bytes]]:

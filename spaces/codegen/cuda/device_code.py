@@ -8,7 +8,7 @@ replaced, and ours takes its place for as long as something of ours is compiled 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from spaces.codegen.cuda.compile import DeviceCode, compile_cuda
@@ -21,12 +21,13 @@ _ONE_LINE = '#include <cuda_fp16.h>\nextern "C" __global__ void tried(half* a) {
 _COMPILE = "tvm_callback_cuda_compile"
 
 
-def device_code(library: Any, target: Any) -> DeviceCode | None:
+def device_code(library: Any, target: Any, launch_bytes: Mapping[str, int]) -> DeviceCode | None:
     """The machine code of a compiled library's kernels; None where it has no kernels.
 
     Args:
         library: a `tvm.runtime.Module`.
         target: a `tvm.target.Target`.
+        launch_bytes: shared memory that launches ask for, by kernel.
 
     Raises:
         ValueError: a kernel needs more threads, registers or shared memory than its device has.
@@ -36,7 +37,7 @@ def device_code(library: Any, target: Any) -> DeviceCode | None:
     sources = [source_of(module) for module in library.imports if module.kind == KIND]
     if not sources:
         return None
-    code = compile_for(target, "".join(sources))
+    code = compile_for(target, "".join(sources)).launched_with(launch_bytes)
     check_launch(code.uses, str(target))
     return code
 

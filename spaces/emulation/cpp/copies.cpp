@@ -96,6 +96,7 @@ void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes,
   if (from % bytes) misaligned(bytes, bytes, reinterpret_cast<const void*>(from), line);
   if (to % bytes) misaligned(bytes, bytes, from_shared(to, bytes), line);
   void* place = from_shared(to, bytes);
+  if (watching) touch("cp.async", line * 64, to, bytes);
   charge(0, from_bytes, bytes);
   poison(place, bytes);
   in_flight().copies[now->rank].open.push_back(

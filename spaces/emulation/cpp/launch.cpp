@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "banks.hpp"
 #include "scheduler.hpp"
 
 namespace emu {
@@ -223,6 +224,7 @@ void run_grid(const Kernel& kernel, const Request& r) {
                    static_cast<unsigned>(number / r.grid[0] / r.grid[1])};
     begin_shared();
     run_block([] { running->run(running_arguments); });
+    end_watched_block();
     check_shared(kernel.zones, kernel.zone_count);
   }
 }
@@ -317,6 +319,30 @@ int launches(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
   int failed = TVMFFIStringFromByteArray(&text, result);
   emu::log.clear();
   return failed;
+}
+
+// `emulation.watch(on)`: whether accesses to shared memory are watched from now on.
+extern "C" __attribute__((visibility("default"))) int watch(void*, const TVMFFIAny* arguments,
+                                                            int32_t count, TVMFFIAny* result)
+    asm("__tvm_ffi_emulation.watch");
+int watch(void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {
+  if (count != 1) {
+    TVMFFIErrorSetRaisedFromCStr("TypeError", "watch takes whether to");
+    return -1;
+  }
+  emu::watch_banks(arguments[0].v_int64 != 0);
+  result->type_index = kTVMFFINone;
+  return 0;
+}
+
+// `emulation.watched()`: accesses to shared memory since the last call, see `banks.hpp`.
+extern "C" __attribute__((visibility("default"))) int watched(void*, const TVMFFIAny*, int32_t,
+                                                              TVMFFIAny* result)
+    asm("__tvm_ffi_emulation.watched");
+int watched(void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {
+  std::string text = emu::watched();
+  TVMFFIByteArray bytes = {text.data(), text.size()};
+  return TVMFFIStringFromByteArray(&bytes, result);
 }
 
 // `emulation.target()`: what device the kernels are for.

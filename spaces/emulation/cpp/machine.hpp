@@ -99,6 +99,28 @@ EMU_HIDDEN const void* proxy_view(uint32_t address, size_t bytes);
 EMU_HIDDEN void proxy_write(uint32_t address, const void* from, size_t bytes);
 EMU_HIDDEN void proxy_fence();
 
+// Accesses of lanes to shared memory, watched where somebody asks (`banks.hpp`): what it is, its
+// place in the program, and where. A place is a line and a number of places within it.
+EMU_HIDDEN extern bool watching;
+EMU_HIDDEN void touch(const char* what, int place, uint32_t address, size_t bytes);
+
+// An array whose elements are watched as they are used, at a place of the program.
+template <class T>
+struct Watched {
+  int place;
+  T* elements;
+  template <class I>
+  T& operator[](I i) const {
+    auto* address = const_cast<const void*>(static_cast<const volatile void*>(elements + i));
+    if (watching && is_shared(address)) touch("element", place, to_shared(address), sizeof(T));
+    return elements[i];
+  }
+};
+template <class T>
+Watched<T> watch(int place, T* elements) {
+  return {place, elements};
+}
+
 // What threads did, for the model of time: floats' operations and bytes as the program says them,
 // operations of tensor cores and barriers as they were done.
 struct Work {

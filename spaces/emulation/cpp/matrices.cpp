@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "banks.hpp"
 #include "include/narrow_float.h"
 #include "sums.hpp"
 
@@ -16,13 +17,22 @@ struct Moved {
   int count;
   bool turned;
   uint32_t address;
+  int line;
 };
+
+void watch(const char* what, const Lanes& lanes) {
+  const Moved& first = *lanes.of<Moved>(0);
+  uint32_t rows[kWarp];
+  for (unsigned lane = 0; lane < kWarp; ++lane) rows[lane] = lanes.of<Moved>(lane)->address;
+  touch_rows(what, first.line, rows, first.count);
+}
 
 // "ldmatrix": lanes 8i to 8i+7 have the addresses of the rows of matrix i. Lane l gets of row l/4
 // elements 2(l%4) and the next; of a turned matrix, of the column in the row's place.
 void load(const Lanes& lanes) {
   const Moved& first = *lanes.of<Moved>(0);
   charge(0, 0, 128 * static_cast<uint64_t>(first.count));
+  if (watching) watch("ldmatrix", lanes);
   for (int matrix = 0; matrix < first.count; ++matrix) {
     const uint16_t* rows[8];
     for (int r = 0; r < 8; ++r) {
@@ -43,6 +53,7 @@ void load(const Lanes& lanes) {
 // "stmatrix": the other way.
 void store(const Lanes& lanes) {
   const Moved& first = *lanes.of<Moved>(0);
+  if (watching) watch("stmatrix", lanes);
   for (int matrix = 0; matrix < first.count; ++matrix) {
     uint16_t* rows[8];
     for (int r = 0; r < 8; ++r) {
@@ -273,7 +284,7 @@ double element(Kind kind, const uint64_t* registers, int index) {
 }
 
 void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t address, int line) {
-  Moved own{registers, nullptr, count, turned, address};
+  Moved own{registers, nullptr, count, turned, address, line};
   meet_warp("ldmatrix", line, ~0u, &own, load);
 }
 
@@ -281,7 +292,7 @@ void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t addre
 uint32_t movmatrix(uint32_t word, int line) {
   uint32_t result = 0;
   uint32_t* to[] = {&result};
-  Moved own{to, &word, 1, true, 0};
+  Moved own{to, &word, 1, true, 0, line};
   meet_warp("movmatrix", line, ~0u, &own, [](const Lanes& lanes) {
     auto at = [&](unsigned row, unsigned column) {
       uint32_t from = *lanes.of<Moved>(row * 4 + column / 2)->from;
@@ -296,7 +307,7 @@ uint32_t movmatrix(uint32_t word, int line) {
 }
 
 void stmatrix(const uint32_t* registers, int count, bool turned, uint32_t address, int line) {
-  Moved own{nullptr, registers, count, turned, address};
+  Moved own{nullptr, registers, count, turned, address, line};
   meet_warp("stmatrix", line, ~0u, &own, store);
 }
 

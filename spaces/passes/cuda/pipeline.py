@@ -25,6 +25,7 @@ from spaces.passes.cuda.alignment import (
 )
 from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
+from spaces.passes.cuda.launches import LOWERED, launch_parameters
 from spaces.passes.cuda.thread_programs import lower_apart
 from spaces.passes.cuda.typed_pointers import retype_pointers
 from spaces.targets.backends import compiling
@@ -41,7 +42,6 @@ _FIRST_ASYNC = 80
 _OF_OTHERS = "s_tir.LowerAsyncDMA"
 """A pass that comes with that setting and makes of a row that one thread copies ahead what Hexagon
 has: code for CUDA cannot say it."""
-_LAUNCH = "tirx.call_ffi_kernel"
 _BLOCKS = "blockIdx."
 
 
@@ -111,7 +111,7 @@ def cuda_pipeline() -> str:
             lowered = lower_apart(module, lambda scheduled: lower(scheduled, context))
             return without_empty_grids(lowered)
 
-        first = module_pass(lower_all, opt_level=0, name="LowerForCuda")
+        first = module_pass(lower_all, opt_level=0, name=LOWERED)
         typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")
         narrowed = prim_func_pass(narrow, opt_level=0, name="NarrowStores")
         return first, host, lambda: Sequential([typed, device(), narrowed])
@@ -138,14 +138,10 @@ def without_empty_grids(module: Any) -> Any:
 
 def _blocks_there(call: Any) -> list[Any]:
     """What holds where a launch has blocks; empty of any other call, and of known numbers."""
-    if tvm_compat.operator_name(call) != _LAUNCH:
-        return []
-    tags = list(call.attrs.launch_params)
-    values = list(call.args)[len(call.args) - len(tags) :]
     return [
         value > rewrite.constant(0, value)
-        for tag, value in zip(tags, values, strict=True)
-        if str(tag).startswith(_BLOCKS) and tvm_compat.as_int(value) is None
+        for tag, value in launch_parameters(call).items()
+        if tag.startswith(_BLOCKS) and tvm_compat.as_int(value) is None
     ]
 
 

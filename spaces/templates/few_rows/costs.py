@@ -60,7 +60,7 @@ def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
     steps = rates.ceil(rates.ceil(product.depth, tile.step_terms), tile.splits)
     own = rates.ceil(blocks, gpu.multiprocessors)
     resident = count_resident(gpu, tile.shared_bytes, tile.registers, tile.threads)
-    resident = np.minimum(np.minimum(resident, rates.BLOCKS), np.maximum(own, 1))
+    resident = np.minimum(resident, np.maximum(own, 1))
     rounds = rates.ceil(own, resident)
     issued = _count_cycles(gpu, tile)
     read = _count_reads(tile)

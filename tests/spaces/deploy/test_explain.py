@@ -13,6 +13,7 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.targets.target import emulate_target, resolve_target
 from spaces.templates.registry import templates_of
+from spaces.templates.tensor_cores.hopper_knobs import tile_of
 from tests.contracts.programs import gemm_task, setting_of
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import Sizes, task_for
@@ -118,9 +119,13 @@ def test_a_program_for_a_gpu_s_threads_has_settings_and_registers() -> None:
     assert said.settings == space.ranked[0]
     assert said.loops == ()
     (kernel,) = said.to_json()["kernels"]
-    assert kernel["threads"] == 128 * (1 + space.ranked[0]["consumers"])
+    tile = tile_of(space.ranked[0])
+    assert kernel["threads"] == tile.threads == 128 * (1 + space.ranked[0]["consumers"])
     assert kernel["registers"] > 24
     assert kernel["spilled_bytes"] == 0
+    assert kernel["shared_bytes"] == tile.block_bytes(16)
+    assert kernel["resident_blocks"] * kernel["threads"] == round(2048 * kernel["occupancy"])
+    assert kernel["mix"]["counts"]["HGMMA"] > 0
     assert said.predicted_ms is not None
 
 
@@ -137,4 +142,4 @@ def test_a_program_that_does_not_compile_here_is_explained_without_its_kernels(
     said = explain(task, of_knobs(space.ranked[0], space.name))
     assert said is not None
     assert said.settings == space.ranked[0]
-    assert said.to_json()["kernels"] == []
+    assert said.kernels == ()

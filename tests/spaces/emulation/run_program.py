@@ -21,7 +21,7 @@ WAIT_FOR_NOBODY = """
   asm volatile("{.reg .pred p;\\nLOOP:\\nmbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n"
     "@!p bra LOOP;\\n}" :: "r"(place));"""
 """Code of a kernel that waits for ever at an mbarrier."""
-_TAGS = (
+TAGS = (
     *(f"blockIdx.{d}" for d in "xyz"),
     *(f"threadIdx.{d}" for d in "xyz"),
     "tirx.use_dyn_shared_memory",
@@ -60,7 +60,7 @@ def run_emulated(
             *(1 for _ in asked.shape),
             *(0, _SWIZZLES[asked.swizzle_bytes], 0, 0),
         )
-    module[kernel](*maps, *places, *grid, *block, shared_bytes, ",".join(_TAGS))
+    module[kernel](*maps, *places, *grid, *block, shared_bytes, ",".join(TAGS))
     for one in zoned:
         assert not one.damage()
     return [one.array.copy() for one in zoned]

@@ -78,10 +78,7 @@ def _print(row: dict[str, Any]) -> None:
     if row["settings"]:
         click.echo(f"  settings {' '.join(f'{k}={v}' for k, v in row['settings'].items())}")
     for kernel in row["kernels"]:
-        click.echo(
-            f"  compiled {kernel['name']}: {kernel['registers']} registers in each of "
-            f"{kernel['threads']} threads, {kernel['spilled_bytes']} bytes spilled"
-        )
+        _print_kernel(kernel)
     if row["loops"]:
         _print_loops(row)
     for cache in row["caches"]:
@@ -94,6 +91,30 @@ def _print(row: dict[str, Any]) -> None:
     for remark in row["remarks"]:
         click.echo(f"  but      {remark}")
     click.echo()
+
+
+def _print_kernel(kernel: dict[str, Any]) -> None:
+    from tuner.view.words import amount
+
+    click.echo(
+        f"  compiled {kernel['name']}: {kernel['registers']} registers in each of "
+        f"{kernel['threads']} threads, {kernel['spilled_bytes']} bytes spilled"
+    )
+    if kernel["resident_blocks"] is not None:
+        click.echo(
+            f"           {_kib(kernel['shared_bytes'])} of shared memory in a block; "
+            f"{amount(kernel['resident_blocks'], 'block')} on a multiprocessor, "
+            f"{kernel['occupancy']:.0%} of its threads"
+        )
+    if (mix := kernel["mix"]) is not None:
+        total = mix["instructions"]
+        counts = sorted(mix["counts"].items(), key=lambda item: -item[1])
+        told = [
+            amount(total, "instruction"),
+            *(f"{n} {name} ({n / total:.0%})" for name, n in counts),
+        ]
+        where = "innermost loop" if mix["in_loop"] else "no loop with work"
+        click.echo(f"           {where}: {', '.join(told)}")
 
 
 def _print_loops(row: dict[str, Any]) -> None:

@@ -113,6 +113,7 @@ T* shared_place(uint64_t address, int count, int line) {
   if (address % bytes)
     misaligned(bytes, bytes, const_cast<const void*>(static_cast<const volatile void*>(place)),
                line);
+  if (watching) touch("vector", line * 64, static_cast<uint32_t>(address), bytes);
   return place;
 }
 

@@ -34,6 +34,10 @@ template <class T>
 T* aligned(int line, const volatile void* place) {
   if (reinterpret_cast<uintptr_t>(place) % alignof(T)) [[unlikely]]
     misaligned(sizeof(T), alignof(T), place, line);
+  if (watching) [[unlikely]] {
+    auto* address = const_cast<const void*>(place);
+    if (is_shared(address)) touch("vector", line * 64, to_shared(address), sizeof(T));
+  }
   return static_cast<T*>(const_cast<void*>(place));
 }
 

@@ -120,7 +120,7 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     steps = [_steps(facts, extents, n, s) for n in numbers]
     blocks = np.maximum(_blocks(facts, extents, s), 1)
     registers, shared = _registers(facts, s, held), _shared_bytes(facts, s, held)
-    fitting = np.minimum(count_resident(gpu, shared, registers, s.threads), rates.BLOCKS)
+    fitting = count_resident(gpu, shared, registers, s.threads)
     rounds = rates.ceil(blocks, gpu.multiprocessors * fitting)
     busy = np.minimum(blocks, gpu.multiprocessors)
     resident = np.minimum(fitting, np.maximum(rates.ceil(blocks, gpu.multiprocessors), 1))

@@ -86,7 +86,6 @@ def estimate(facts: Facts, extents: Extents, gpu: Gpu, tile: Tile) -> Estimate:
     fitting: Any = count_resident(
         gpu, _shared_bytes(facts, tile), _registers(facts, tile), tile.threads
     )
-    fitting = np.minimum(fitting, rates.BLOCKS)
     rounds: Any = np.ceil(blocks / (gpu.multiprocessors * fitting))
     busy = np.minimum(blocks, gpu.multiprocessors)
     resident = np.minimum(fitting, np.ceil(blocks / gpu.multiprocessors))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.build_child import BuildChild
-from spaces.codegen.cuda.cubin import KernelUse, kernel_uses, too_much
+from spaces.codegen.cuda.cubin import KernelUse, kernel_uses, resident_blocks, too_much
 from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.tvm
 
 CUDA = resolve_target('{"kind":"cuda","arch":"sm_80"}')
 GPU = gpu_of(CUDA)
-GOOD = KernelUse(registers=64, shared_bytes=48 << 10, stack_bytes=0, threads=1024)
+GOOD = KernelUse(registers=64, shared_bytes=48 << 10, stack_bytes=0, threads=1024, launch_bytes=0)
 
 
 def test_a_kernel_may_use_all_that_there_is() -> None:
@@ -41,6 +41,10 @@ def test_a_kernel_may_use_all_that_there_is() -> None:
         (replace(GOOD, registers=65), "73728 registers in a block, of 65536"),
         (replace(GOOD, registers=256, threads=0), "256 registers in a thread, of 255"),
         (replace(GOOD, shared_bytes=49153), "49153 bytes of shared memory in a block, of 49152"),
+        (
+            replace(GOOD, launch_bytes=(164 - 48) << 10),
+            "167936 bytes of shared memory in a block, of 166912",
+        ),
     ],
 )
 def test_what_a_device_does_not_have_is_named(use: KernelUse, says: str) -> None:
@@ -95,11 +99,40 @@ def test_a_kernel_that_no_device_can_start_is_a_build_that_failed() -> None:
 @needs_nvcc
 def test_a_kernel_that_spills_is_not_run() -> None:
     task = task_for("wide", Sizes(1, 17, 70, 256, 256, 1), CUDA)
-    warps = {"row_warps": 8, "key_warps": 1}
-    knobs = warps | {"parts": 2, "keys": 128, "stages": 2, "splits": 1, "heads": 1}
+    warps = {"row_warps": 4, "key_warps": 1}
+    knobs = warps | {"parts": 2, "keys": 32, "stages": 2, "splits": 1, "heads": 1}
     answer = build(task, of_knobs(knobs, "kernel:ampere-attention-1"))
     assert answer.status is Status.BUILD_FAILED
     assert re.fullmatch(r"kernel \w+ spills registers: \d+ bytes of each thread", answer.error)
+
+
+@needs_nvcc
+def test_a_kernel_whose_launch_asks_for_more_shared_memory_than_there_is_is_not_run() -> None:
+    task = task_for("wide", Sizes(1, 17, 70, 256, 256, 1), CUDA)
+    knobs = {"row_warps": 8, "key_warps": 1, "parts": 2, "keys": 128, "stages": 2}
+    answer = build(task, of_knobs(knobs, "kernel:attention-1"))
+    assert answer.status is Status.BUILD_FAILED
+    assert "393216 bytes of shared memory in a block, of 166912" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("use", "blocks"),
+    [
+        (GOOD, 1),  # 1024 threads of 64 registers are all registers
+        (replace(GOOD, threads=64, shared_bytes=0), 16),
+        # Registers are given eight at a time: 216 of each thread, so that nine warps fit, and eight
+        # on parts that are four.
+        (replace(GOOD, threads=64, registers=210, shared_bytes=0), 4),
+        (replace(GOOD, threads=64, registers=210, shared_bytes=0, launch_bytes=81920), 2),
+        (replace(GOOD, threads=33, registers=16, shared_bytes=0), 32),
+        (replace(GOOD, threads=0), None),
+        (replace(GOOD, launch_bytes=None), None),
+    ],
+)
+def test_blocks_share_a_multiprocessor_as_far_as_all_of_it_goes(
+    use: KernelUse, blocks: int | None
+) -> None:
+    assert resident_blocks(use, GPU) == blocks
 
 
 @needs_nvcc
