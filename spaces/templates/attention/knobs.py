@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
+from spaces.templates.tensor_cores.tile import ITEM, LINE, STAGES, TERMS
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
 WARP, ROWS, PAIR = 32, 16, 16
@@ -109,7 +109,7 @@ class AttentionTile:
         """Shared memory of a block."""
         staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
         joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
-        return (self.rows * heads.padded_width + staged) * ITEM + joined + PATTERN_BYTES
+        return (self.rows * heads.padded_width + staged) * ITEM + joined
 
     def count_joined(self, heads: Heads) -> Any:
         """What a thread has that those of other warps join: sums, and for each of its rows the
