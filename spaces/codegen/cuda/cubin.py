@@ -29,6 +29,9 @@ _TEXT, _SHARED, _INFO, _SYMBOLS, _STRINGS = (
     ".symtab",
     ".strtab",
 )
+_SYSTEMS, _SYSTEMS_BYTES = ".nv.shared.reserved.0", 1024
+"""A section of cubins from sm_90 on, in which the shared memory of each kernel begins with what the
+system keeps for itself."""
 _SIZED, _MOST_THREADS, _FRAME_SIZE, _REGISTERS = 4, 0x05, 0x11, 0x2F
 """Attributes: the form that carries its length, a block's largest size, a function's stack, and its
 registers."""
@@ -71,12 +74,13 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
     image = _image(binary)
     sections = {name: (header, data) for name, header, data in _sections(image)}
     stacks, registers = (_by_function(sections, kind) for kind in (_FRAME_SIZE, _REGISTERS))
+    kept = _SYSTEMS_BYTES if _SYSTEMS in sections else 0
     found = {}
     for kernel, text in kernel_texts(binary).items():
         shared = sections.get(_SHARED + kernel)
         found[kernel] = KernelUse(
             registers=registers[kernel],
-            shared_bytes=shared[0][5] if shared else 0,
+            shared_bytes=max(shared[0][5] - kept, 0) if shared else 0,
             stack_bytes=stacks.get(kernel, 0),
             threads=_threads(sections, kernel),
             mix=read_mix(text, _architecture(image)),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import WARP, Gpu, register_limit
 from spaces.templates.attention.knobs import HEADS, KEYS, SPLITS, Heads, left_bytes
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
-from spaces.templates.tensor_cores.tile import ITEM, PATTERN_BYTES, STAGES
+from spaces.templates.tensor_cores.tile import ITEM, STAGES
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
 CONSUMERS = "consumers"
@@ -73,7 +73,7 @@ class HopperAttentionTile:
         """Shared memory of a block."""
         staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
         barriers = self.stages * _BARRIER_BYTES
-        return (self.rows * heads.padded_width + staged) * ITEM + barriers + PATTERN_BYTES
+        return (self.rows * heads.padded_width + staged) * ITEM + barriers
 
     def read_bytes(self, heads: Heads) -> Any:
         """What instructions read from shared memory in a stage."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
-from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
+from spaces.templates.tensor_cores.tile import ITEM, LINE, STAGES, TERMS
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
 SPLITS, HEADS = "splits", "heads"
@@ -134,7 +134,7 @@ class AttentionTile:
         """Shared memory of a block."""
         staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
         joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
-        return (self.rows * heads.padded_width + staged) * ITEM + joined + PATTERN_BYTES
+        return (self.rows * heads.padded_width + staged) * ITEM + joined
 
     def read_bytes(self, heads: Heads) -> Any:
         """What warps read from shared memory in a stage."""

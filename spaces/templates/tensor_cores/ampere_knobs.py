@@ -21,7 +21,6 @@ from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
     LINE,
-    PATTERN_BYTES,
     SPLIT_COUNTS,
     SPLITS,
     STAGES,
@@ -98,7 +97,7 @@ class AmpereTile:
 
     def block_bytes(self, out_bits: int) -> Any:
         """See `Tile`."""
-        return self.stages * count_stage_bytes(self) + PATTERN_BYTES
+        return self.stages * count_stage_bytes(self)
 
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate."""

@@ -20,7 +20,6 @@ from spaces.templates.tensor_cores.tile import (
     GROUP,
     ITEM,
     LINE,
-    PATTERN_BYTES,
     SPLIT_COUNTS,
     SPLITS,
     STAGES,
@@ -83,7 +82,7 @@ class HopperTile:
     def block_bytes(self, out_bits: int) -> Any:
         """See `Tile`."""
         result = self.bulk_stores * self.rows * self.columns * out_bits // 8
-        return self.stages * (count_stage_bytes(self) + _BARRIER_BYTES) + result + PATTERN_BYTES
+        return self.stages * (count_stage_bytes(self) + _BARRIER_BYTES) + result
 
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`. With many sums the compiler honours `setmaxnreg`, and a block takes all."""

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from actors.build_child import BuildChild
-from spaces.codegen.cuda.cubin import KernelUse, kernel_uses, resident_blocks, too_much
+from spaces.codegen.cuda.compile import compile_cuda
+from spaces.codegen.cuda.cubin import (
+    KernelUse,
+    check_launch,
+    kernel_uses,
+    resident_blocks,
+    too_much,
+)
 from spaces.design_space.realize import DEFAULT_SPACE
 from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
@@ -113,6 +120,25 @@ def test_a_kernel_whose_launch_asks_for_more_shared_memory_than_there_is_is_not_
     answer = build(task, of_knobs(knobs, "kernel:attention-1"))
     assert answer.status is Status.BUILD_FAILED
     assert "393216 bytes of shared memory in a block, of 166912" in answer.error
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+def test_shared_memory_is_what_the_program_declares(arch: str) -> None:
+    """From sm_90 on the compiler adds what the system keeps for itself, with which 48 KiB were once
+    more than a kernel may declare."""
+    source = """
+extern "C" __global__ void shared(float* a) {
+  __shared__ float all[12288];
+  all[threadIdx.x] = a[threadIdx.x];
+  __syncthreads();
+  a[threadIdx.x] = all[threadIdx.x ^ 1];
+}
+extern "C" __global__ void none(float* a) { a[threadIdx.x] += 1.0f; }
+"""
+    uses = compile_cuda(source, arch).uses
+    assert {name: use.shared_bytes for name, use in uses.items()} == {"shared": 48 << 10, "none": 0}
+    check_launch(uses, f'{{"kind":"cuda","arch":"{arch}"}}')
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""What templates take for granted of their kernels is what the compiler says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spaces.codegen.artifact import build_artifact, compile_kernel, kernels_of
+from spaces.codegen.cuda.cubin import resident_blocks
+from spaces.design_space.knob_space import KnobSpace
+from spaces.passes.cuda.launches import LaunchWatch
+from spaces.targets.gpu import count_resident, gpu_of
+from spaces.targets.target import parse_target, resolve_target
+from spaces.templates.attention import knobs as attention_knobs
+from spaces.templates.registry import templates_of
+from spaces.templates.tensor_cores import ampere_knobs, hopper_knobs
+from tests.needed import needs_nvcc
+from tests.spaces.templates.attention.attentions import Sizes as HeadSizes
+from tests.spaces.templates.attention.attentions import task_for as attention_task
+from tests.spaces.templates.tensor_cores.products import Sizes, task_for
+from tuner.candidate import of_knobs
+from tuner.task import Task
+
+pytestmark = pytest.mark.tvm
+
+AMPERE, HOPPER = (
+    resolve_target(f'{{"kind":"cuda","arch":"{arch}"}}') for arch in ("sm_80", "sm_90a")
+)
+EACH = 50
+"""One of so many settings is looked at, from the best predicted on."""
+MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """Bytes of a block, its threads, and registers of each, as a template has them."""
+
+    block_bytes: int
+    threads: int
+    registers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program on a target, and what its template believes of a setting."""
+
+    target: str
+    task: Callable[[str], Task]
+    believe: Callable[[KnobSpace, Mapping[str, int], str], Believed]
+
+    def space(self) -> KnobSpace:
+        """Of the program's first template."""
+        task = self.task(self.target)
+        template, *_ = templates_of(task)
+        return KnobSpace(task, template)
+
+
+def of_product(tiles: Any) -> Callable[[KnobSpace, Mapping[str, int], str], Believed]:
+    def believe(_: KnobSpace, knobs: Mapping[str, int], target: str) -> Believed:
+        tile = tiles.tile_of(knobs)
+        registers = int(tile.registers(gpu_of(target)))
+        return Believed(int(tile.block_bytes(16)), int(tile.threads), registers)
+
+    return believe
+
+
+def of_heads(space: KnobSpace, knobs: Mapping[str, int], _: str) -> Believed:
+    template: Any = space.template
+    tile, heads = attention_knobs.tile_of(knobs), template._sizes
+    return Believed(int(tile.block_bytes(heads)), int(tile.threads), int(tile.registers(heads)))
+
+
+def product(*sizes: int) -> Callable[[str], Task]:
+    return lambda target: task_for("NT", Sizes(*sizes), target)
+
+
+def heads(target: str) -> Task:
+    return attention_task("causal", HeadSizes(32, 2048, 2048, 128, 128, 8), target)
+
+
+CASES = {
+    "Ampere": Case(AMPERE, product(4096, 4096, 4096), of_product(ampere_knobs)),
+    "Ampere, element by element": Case(AMPERE, product(1000, 3000, 777), of_product(ampere_knobs)),
+    "Hopper": Case(HOPPER, product(4096, 4096, 4096), of_product(hopper_knobs)),
+    "attention": Case(AMPERE, heads, of_heads),
+    "attention on Hopper": Case(HOPPER, heads, of_heads),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_launches_ask_for_the_shared_memory_that_a_template_counts_on(name: str) -> None:
+    case = CASES[name]
+    space = case.space()
+    for knobs in space.ranked[::EACH][:MOST]:
+        watch, module = LaunchWatch(), space.write(of_knobs(knobs, space.name)).mod
+        compile_kernel(module, parse_target(case.target), None, (watch.instrument(),))
+        (asked_bytes,) = watch.shared_bytes.values()
+        assert asked_bytes == case.believe(space, knobs, case.target).block_bytes, knobs
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", CASES)
+def test_as_many_blocks_share_a_multiprocessor_as_a_template_counts_on(name: str) -> None:
+    """The compiler takes from 0.6 to 1.25 of the registers that templates count on; what they count
+    them for is this."""
+    case = CASES[name]
+    space, gpu = case.space(), gpu_of(case.target)
+    best = space.ranked[0]
+    artifact = build_artifact(space.write(of_knobs(best, space.name)).mod, case.target)
+    (use,) = kernels_of(artifact).values()
+    believed = case.believe(space, best, case.target)
+    counted = count_resident(gpu, believed.block_bytes, believed.registers, believed.threads)
+    assert use.threads == believed.threads
+    assert resident_blocks(use, gpu) == counted
