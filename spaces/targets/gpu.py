@@ -24,6 +24,7 @@ _MOST_REGISTERS = 255
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FEW_MADDS = (70, 75, 80)
+_HALF_BITS = 16
 _TENSOR_OPERATIONS = ((90, 4096), (80, 2048), (0, 1024))
 """Of a multiprocessor in a cycle, in float16, from these architectures on."""
 
@@ -69,6 +70,12 @@ class Gpu:
     def memory_bytes_per_cycle(self) -> float:
         """Bytes that the device's memory moves in a cycle of the multiprocessors."""
         return self.numbers.gigabytes_per_s * 1e9 / self.hertz
+
+    def count_tensor_operations(self, bits: int) -> float:
+        """Additions and products that tensor cores do in a cycle with factors of so many bits:
+        twice as many of 8 as of 16, half as many of TF32, which takes 32 (NVIDIA, "A100 Tensor Core
+        GPU Architecture", "H100 Tensor Core GPU Architecture": peak rates)."""
+        return self.tensor_operations * _HALF_BITS / bits
 
     @property
     def kept_shared_bytes(self) -> int:

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.tensor_cores.tile import ITEM, LINE, PATTERN_BYTES, STAGES, TERMS
+from spaces.templates.tensor_cores.tile import HALVES, PATTERN_BYTES, STAGES
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
 WARP, ROWS, PAIR = 32, 16, 16
 """Threads of a warp, rows of one instruction, and columns that are loaded together, of two."""
+ITEM, LINE, TERMS = HALVES.bytes, HALVES.line, HALVES.terms
 _WIDE = 4
 """Bytes of a sum."""
 _MOST_WARPS = 8

@@ -12,13 +12,12 @@ from typing import Any
 
 from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
-from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
+from spaces.templates.attention.knobs import PAIR, ROWS, TERMS, WARP, AttentionTile, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import TERMS
 from spaces.templates.thread_program import begin_program
 
 

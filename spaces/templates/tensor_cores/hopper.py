@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spaces.ir import rewrite
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
@@ -19,10 +20,10 @@ from spaces.templates.products.product import UNIT, Product
 from spaces.templates.products.source import read_source
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
-from spaces.templates.tensor_cores.operand import MappedOperand
+from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
-from spaces.templates.tensor_cores.tile import ITEM, KINDS, LINE_BYTES, PATTERN_BYTES, TERMS
+from spaces.templates.tensor_cores.tile import BYTES, LINE_BYTES, PATTERN_BYTES
 from spaces.templates.thread_program import begin_program
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
@@ -30,10 +31,10 @@ _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 these have taken what the former gave away."""
 _COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
 """The same where threads copy element by element."""
-_KEEP = "keep_below_wait"
-_KEEP_CODE = f"""
-template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&... sums) {{
-  ([&] {{ asm volatile("" : "+f"(sums) :: "memory"); }}(), ...);
+_KEEP = {"float32": ("keep_below_wait", "f"), "uint32": ("keep_whole_below_wait", "r")}
+_KEEP_CODE = """
+template <class... Sums> static __device__ __forceinline__ void {}(Sums&... sums) {{
+  ([&] {{ asm volatile("" : "+{}"(sums) :: "memory"); }}(), ...);
 }}
 """
 """Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
@@ -108,7 +109,7 @@ class _Writer:
                 self._produce_tiles(thread, block, blocks, rounds)
             with T.Else():
                 T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](self._registers[1]))
-                sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+                sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
                     self._consume(thread, turn, block + turn * blocks, sums, words)
@@ -140,13 +141,12 @@ class _Writer:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
         T = self._t
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
-        if held := max(side.count_held() for side in self._sides):
-            own = T.alloc_buffer((held,), self._product.kind, scope="local")
+        if own := allocate_held(T, self._sides):
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, block + turn * blocks, own)
         else:
             with T.If(thread == 0), T.Then(), T.serial(rounds) as turn:
-                self._produce(thread, turn, block + turn * blocks, None)
+                self._produce(thread, turn, block + turn * blocks, {})
 
     @property
     def _registers(self) -> tuple[int, int]:
@@ -156,8 +156,12 @@ class _Writer:
         )
         return table[self._tile.consumers]
 
-    def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
-        """Copy the stages of a tile as they come free."""
+    def _produce(self, thread: Any, turn: Any, number: Any, own: Mapping[str, Any]) -> None:
+        """Copy the stages of a tile as they come free.
+
+        Args:
+            own: registers for what threads copy, see `allocate_held`.
+        """
         T, tile = self._t, self._tile
         a, b, batch = self._grid.place(number)
         tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
@@ -170,15 +174,16 @@ class _Writer:
             )
             full, term = self._full.ptr_to([stage]), step * tile.depth
             if mapped:
-                expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * ITEM)
+                rows = sum(side.rows for side, _ in mapped)
+                expected = T.uint32(rows * tile.depth * tile.element.bytes)
                 with T.If(thread == 0), T.Then():
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
                         side.load(stage, row, term, batch, full)
-            if own is not None:
+            if own:
                 for side, row in tiles:
                     if not side.source.in_units:
-                        side.fill(thread, stage, row, term, batch, own)
+                        side.fill(thread, stage, row, term, batch, own[side.source.kind])
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
@@ -190,7 +195,7 @@ class _Writer:
         consumer = T.Bind(thread // k.WARPGROUP - 1)
         a, b, batch = self._grid.place(number)
         with T.unroll(tile.sums) as i:
-            T.buffer_store(sums, T.float32(0), [i])
+            T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -201,7 +206,8 @@ class _Writer:
                 self._free(count - 1)
         T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(0))
         kept = [sums[i] for i in range(tile.sums)]
-        T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
+        name, letter = _KEEP[tile.element.sums]
+        T.evaluate(T.cuda.func_call(name, *kept, source_code=_KEEP_CODE.format(name, letter)))
         with T.If(thread % k.WARPGROUP == 0), T.Then():
             self._free(turn * self._steps + self._steps - 1)
         self._store(thread, consumer, (a * self._a.rows, b * self._b.rows), batch, sums)
@@ -235,8 +241,7 @@ class _Writer:
     def _multiply(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
         """The instructions of one stage, for all rows of a consumer."""
         T, tile = self._t, self._tile
-        kind = KINDS[self._product.kind]
-        multiply = T.ptx[f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k16.f32.{kind}.{kind}"]
+        multiply, flags = self._find_instruction()
         each = tile.columns // 2
         firsts = (consumer * k.ROWS * tile.parts * tile.depth, 0)
         for side, word, first in zip(self._sides, words, firsts, strict=True):
@@ -245,11 +250,22 @@ class _Writer:
             describe = T.cuda.wgmma.encode_matrix_descriptor
             T.evaluate(describe(word.ptr_to([0]), where, leading, _PATTERN, _SWIZZLE))
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
-        turned = (int(self._a.source.turned), int(self._b.source.turned))
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
-            for term in range(0, tile.depth, TERMS):
+            for term in range(0, tile.depth, tile.element.terms):
                 a = words[0][0] + T.uint64(self._a.describe(part * k.ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
-                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
+                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), *flags))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
+
+    def _find_instruction(self) -> tuple[Any, tuple[int, ...]]:
+        """What multiplies, and its last operands: signs, and whether operands are turned, which
+        those of bytes may not be."""
+        element, sources = self._tile.element, [side.source for side in self._sides]
+        kinds = ".".join(element.names[source.kind] for source in sources)
+        shape = f"m64n{self._tile.columns}k{element.terms}"
+        name = f"wgmma.mma_async.sync.aligned.{shape}"
+        if element is BYTES:
+            return self._t.ptx[f"{name}.s32.{kinds}"], ()
+        flags = (1, 1, *(int(source.turned) for source in sources))
+        return self._t.ptx[f"{name}.f32.{kinds}"], flags

@@ -22,6 +22,8 @@ class Results:
         T: TVM's script.
         sides: the operand that is A, and the one that is B.
         extents: of the axes of the contraction.
+        paired: whether rows of A are dealt otherwise, and a thread has two neighbours of 16; and
+            whether columns of B are, and it has four neighbours of 16.
     """
 
     def __init__(
@@ -31,8 +33,9 @@ class Results:
         sides: tuple[int, int],
         epilogue: Epilogue,
         extents: Sequence[Any],
+        paired: tuple[bool, bool] = (False, False),
     ) -> None:
-        self._t, self._product, self._sides = T, product, sides
+        self._t, self._product, self._sides, self._paired = T, product, sides, paired
         self._epilogue, self._extents = epilogue, extents
 
     def store(
@@ -55,11 +58,22 @@ class Results:
         T = self._t
         with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
             total = sums[first + eight * 4 + lower * 2 + right]
-            near, far = (
-                (row + lower * 8, column + eight * 8 + right) for row, column in (inside, at)
-            )
+            near, far = (self._spread(*place, eight, lower, right) for place in (inside, at))
             with T.If(self._is_inside(far)), T.Then():
                 self._put(total, near, far, batch, room)
+
+    def place_lane(self, lane: Any) -> Place:
+        """The first row and column of a thread, of its number in a warp."""
+        rows, columns = self._paired
+        return lane // 4 * 2 if rows else lane // 4, lane % 4 * (4 if columns else 2)
+
+    def _spread(self, row: Any, column: Any, eight: Any, lower: Any, right: Any) -> Place:
+        """The place of a sum, by that of a thread's first."""
+        rows, columns = self._paired
+        row = row + lower if rows else row + lower * 8
+        if columns:
+            return row, column + eight // 2 * 16 + right * 2 + eight % 2
+        return row, column + eight * 8 + right
 
     def _put(
         self, total: Any, inside: Place, at: Place, batch: Mapping[int, Any], room: Sequence[Any]
