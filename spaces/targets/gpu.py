@@ -20,6 +20,8 @@ THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 COPIES_AHEAD = 80
 """From this architecture on tensor cores multiply halves that were copied ahead (PTX ISA,
 "cp.async")."""
+HOPPER = 90
+"""The architecture whose warpgroups multiply (PTX ISA, "wgmma")."""
 _MOST_REGISTERS = 255
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""

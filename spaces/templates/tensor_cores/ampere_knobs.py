@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu, register_limit
+from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
@@ -38,6 +38,11 @@ _PAIR = 2
 _MOST_WARPS, _LEAST_WARPS = 8, 2
 _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
+_APART_REGISTERS = 32
+"""Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
+_WARP_RATE = 0.63
+"""The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
+Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
 _SPLIT_ISSUES = 6.0
 """Instructions of a thread for an element in single precision that it takes apart."""
 
@@ -102,8 +107,8 @@ class AmpereTile:
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate."""
         factors = 4 * self.row_parts + 2 * _PAIR
-        if self.element is SINGLES:  # and their rests; what was loaded, and an instruction's sums
-            factors = 2 * factors + 8
+        if self.element is SINGLES:
+            factors = 2 * factors + _APART_REGISTERS
         return self.sums + factors + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
@@ -111,6 +116,8 @@ class AmpereTile:
         in single precision apart."""
         element = self.element
         operations = 2 * self.rows * self.columns * self.depth * element.products
+        if gpu.architecture == HOPPER:
+            rate = rate * _WARP_RATE
         multiplying = operations / (gpu.count_tensor_operations(8 * element.bytes) * rate)
         warps = self.row_warps * self.column_warps
         own = (ROWS * self.row_parts + self.warp_columns) * self.depth

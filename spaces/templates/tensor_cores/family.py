@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from spaces.targets.gpu import COPIES_AHEAD, Gpu
+from spaces.targets.gpu import COPIES_AHEAD, HOPPER, Gpu
 from spaces.templates.products.family import Family
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.hopper import write_hopper_product
 from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, Element, element_of
-
-_HOPPER = 90
-"""The architecture whose warpgroups multiply."""
 
 
 def _of_hopper(name: str, element: Element) -> Family:
@@ -59,7 +56,7 @@ def has_tensor_cores(gpu: Gpu) -> bool:
 def family_of(gpu: Gpu, product: Product) -> Family:
     """The family of a product on a device that has one. Warpgroups multiply bytes whose terms lie
     next to one another, and no others."""
-    element, is_hopper = element_of(product.kind), gpu.architecture == _HOPPER
+    element, is_hopper = element_of(product.kind), gpu.architecture == HOPPER
     if element is SINGLES:
         return _SINGLES
     if element is BYTES:

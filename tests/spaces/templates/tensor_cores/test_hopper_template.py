@@ -20,7 +20,7 @@ from spaces.targets.target import emulate_target, parse_target
 from spaces.templates.base import Knobs, every, setting
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import hopper_knobs
-from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, matmul, task_for
 from tuner.candidate import Draft, of_knobs
@@ -174,7 +174,7 @@ def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(
         for kind in ("HGMMA", "0x0", "F2FP")
     )
     stages = order.count("WARPGROUP.ARRIVE")  # the first one may be apart
-    assert len(products) == stages * parts * knobs["depth"] // TERMS
+    assert len(products) == stages * parts * knobs["depth"] // HALVES.terms
     assert len(waits) == 1
     assert products[-1] < waits[0] < reads[0]
 
