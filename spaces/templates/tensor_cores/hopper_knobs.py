@@ -17,6 +17,7 @@ from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
+    BYTES,
     GROUP,
     PATTERN_BYTES,
     STAGES,
@@ -98,6 +99,8 @@ class HopperTile:
 def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
     columns: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+    if element is BYTES:  # TVM 0.27 knows no instruction of so many columns
+        columns = columns[:-1]
     if all(product.turned):
         columns = tuple(number for number in columns if number % element.line == 0)
     return {
