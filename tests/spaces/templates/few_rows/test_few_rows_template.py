@@ -161,9 +161,10 @@ def test_of_open_rows_the_few_are_estimated_to_be_faster_here_and_the_many_elsew
     assert few[0] <= cores[0]
     assert few[2] > 3 * cores[2]
     single = open_product(HOPPER, rows, kind="float32")
-    tiles, few = (least_s_of(template, single) for template in templates_of(single))
-    assert few[0] < tiles[0]
-    assert few[2] > tiles[2]
+    *others, few = (least_s_of(template, single) for template in templates_of(single))
+    for other in others:
+        assert few[0] < other[0]
+        assert few[2] > other[2]
 
 
 def least_s_of(template: Template, task: Task) -> list[float]:

@@ -7,11 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
+from spaces.frontends.model import load_model
+from spaces.ir import tvm_compat
+from spaces.lowering.extract_tasks import task_of
+from spaces.lowering.lower import lower
 from spaces.targets.gpu import gpu_of
+from spaces.targets.target import parse_target
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.byte_products import PROGRAMS, matmul
@@ -25,6 +31,7 @@ from tests.spaces.templates.tensor_cores.products import (
     task_with,
 )
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
+from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
 WARPS, WARPGROUPS = "kernel:ampere-int8-product-1", "kernel:hopper-int8-product-1"
@@ -93,6 +100,38 @@ def test_products_that_wrap_around_in_bytes_are_left_to_others() -> None:
     assert names(matmul, Sizes(64, 64, 64)) == [WARPS]
 
 
+def test_quantised_products_of_onnx_have_it(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.integers(-127, 128, (96, 64), np.int8),
+        "s": np.array(0.02, np.float32),
+        "u": np.array(7, np.uint8),
+        "z": np.array(0, np.int8),
+    }
+    steps = [
+        helper.make_node("MatMulInteger", ["a", "w", "u"], ["sums"]),
+        helper.make_node("QLinearMatMul", ["a", "s", "u", "w", "s", "z", "s", "u"], ["levels"]),
+    ]
+    outputs = [("sums", TensorProto.INT32), ("levels", TensorProto.UINT8)]
+    graph = helper.make_graph(
+        steps,
+        "products",
+        [helper.make_tensor_value_info("a", TensorProto.UINT8, (48, 96))],
+        [helper.make_tensor_value_info(name, kind, (48, 64)) for name, kind in outputs],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    file = tmp_path / "products.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), file)
+    lowered = lower(load_model(ModelSpec(str(file))).module, parse_target(AMPERE))
+    programs = [f for name, f in tvm_compat.prim_funcs(lowered) if "matmul" in name]
+    assert programs
+    for program in programs:
+        task = task_of(program, AMPERE, name="product")
+        assert [t.name for t in templates_of(task)] == [WARPS]
+
+
 @needs_nvcc
 @pytest.mark.parametrize(
     ("name", "target", "multiplied"),
@@ -122,3 +161,19 @@ def test_the_best_predicted_multiply_bytes_and_spill_nothing(
     assert "LDS.U8" not in assembly
     assert ("UTMALDG" in assembly) == (target == HOPPER)
     assert target == HOPPER or "LDGSTS.E.BYPASS.128" in assembly
+
+
+@needs_nvcc
+def test_no_sum_of_warpgroups_is_read_before_the_last_product(tmp_path: Path) -> None:
+    task = task_with(PROGRAMS["requantized NT"][0], Sizes(4096, 4096, 4096), HOPPER)
+    space = KnobSpace(task, templates_of(task)[0])
+    knobs = next(s for s in space.ranked if not s["bulk_stores"] and not s["persistent"])
+    source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
+    assembly = disassemble(compile_cuda(source, "sm_90a").binary, tmp_path)
+    order = re.findall(r"IGMMA|DEPBAR\.LE gsb0, 0x0|I2F", assembly)
+    products, waits, reads = (
+        [place for place, word in enumerate(order) if kind in word]
+        for kind in ("IGMMA", "0x0", "I2F")
+    )
+    assert len(waits) == 1
+    assert products[-1] < waits[0] < reads[0]

@@ -97,7 +97,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
         assert {*columns[knob][feasible].tolist()} == {*values}
     gpu = gpu_of(HOPPER)
     for row in np.flatnonzero(feasible)[::50]:
-        tile = hopper_knobs.tile_of(setting(columns, int(row)))
+        tile = hopper_knobs.tile_of(HALVES, setting(columns, int(row)))
         assert tile.block_bytes(32) <= gpu.dynamic_shared_bytes
         assert tile.sums < gpu.registers // tile.threads
 
@@ -115,9 +115,9 @@ def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -
         least[m] = space.least_s
     assert least[64] < least[512] < least[4096]
     chosen = best(space_of(task_for("NT", LARGE[0])))
-    tile = hopper_knobs.tile_of(chosen)
+    tile = hopper_knobs.tile_of(HALVES, chosen)
     assert tile.rows * tile.columns >= 128 * 128
-    few = hopper_knobs.tile_of(best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
+    few = hopper_knobs.tile_of(HALVES, best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
     assert few.swap
     assert few.columns <= 32
 
