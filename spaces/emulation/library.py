@@ -74,7 +74,8 @@ class Launch:
     Attributes:
         threads: of a block.
         block_shared_bytes: shared memory of a block.
-        operations: on floats; `tensor_operations` on tensor cores, a multiply-add being two.
+        operations: on floats; `tensor_operations` on tensor cores, a multiply-add of halves being
+            two, and others as much as they take longer.
         global_bytes: read from and written to global memory; `shared_bytes` to shared memory.
         barriers: that all threads of a block passed.
     """

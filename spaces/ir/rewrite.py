@@ -123,7 +123,7 @@ def cast(kind: str, value: Any) -> Any:
     from tvm import tirx
 
     if isinstance(value, int):
-        return tirx.IntImm(kind, value)
+        return tirx.const(value, kind)
     return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
 
 

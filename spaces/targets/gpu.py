@@ -21,7 +21,7 @@ THREADS, WARP, REGISTERS = 1024, 32, 64 << 10
 COPIES_AHEAD = 80
 """From this architecture on tensor cores multiply halves that were copied ahead (PTX ISA,
 "cp.async")."""
-HAS_WARPGROUPS = 90
+HOPPER = 90
 """The architecture whose warpgroups multiply (PTX ISA, "wgmma")."""
 _MOST_REGISTERS = 255
 _RESIDENT_BLOCKS = ((110, 24), (90, 32), (89, 24), (86, 16), (80, 32), (75, 16), (0, 32))
@@ -30,6 +30,7 @@ Guide, table "Technical Specifications per Compute Capability")."""
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FEW_MADDS = (70, 75, 80)
+_HALF_BITS = 16
 _TENSOR_OPERATIONS = ((90, 4096), (80, 2048), (0, 1024))
 """Of a multiprocessor in a cycle, in float16, from these architectures on."""
 
@@ -77,6 +78,12 @@ class Gpu:
     def memory_bytes_per_cycle(self) -> float:
         """Bytes that the device's memory moves in a cycle of the multiprocessors."""
         return self.numbers.gigabytes_per_s * 1e9 / self.hertz
+
+    def count_tensor_operations(self, bits: int) -> float:
+        """Additions and products that tensor cores do in a cycle with factors of so many bits:
+        twice as many of 8 as of 16, half as many of TF32, which takes 32 (NVIDIA, "A100 Tensor Core
+        GPU Architecture", "H100 Tensor Core GPU Architecture": peak rates)."""
+        return self.tensor_operations * _HALF_BITS / bits
 
     @property
     def kept_shared_bytes(self) -> int:

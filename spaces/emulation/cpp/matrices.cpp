@@ -153,7 +153,7 @@ template <class Sum>
 void multiply(const Lanes& lanes) {
   const Product& first = *lanes.of<Product>(0);
   const auto [m, n, k] = first.shape;
-  work.tensor_operations += 2ull * m * n * k;
+  work.tensor_operations += 4ull * m * n * k / elements_of(first.a_kind);
   static Sum a[16 * 64], b[64 * 8], d[16 * 8];
   int side_a = elements_of(first.a_kind), side_b = elements_of(first.b_kind);
   for (unsigned lane = 0; lane < kWarp; ++lane) {

@@ -153,7 +153,7 @@ void happen(Wgmma& p, Warpgroup& group, int line) {
   }
   if constexpr (std::is_same_v<Sum, float>) add_as_measured(d, a, turned_b, p);
   else multiply(d, a, b, p.n, p.k);
-  work.tensor_operations += 2ull * kRows * p.n * p.k;
+  work.tensor_operations += 4ull * kRows * p.n * p.k / elements_of(p.a_kind);
   for (int lane = 0; lane < 128; ++lane) {
     for (int i = 0; i < elements; ++i) {
       Place at = place_of_d(lane, i);

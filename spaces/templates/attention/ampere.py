@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
+from spaces.templates.attention.knobs import PAIR, ROWS, TERMS, WARP, AttentionTile, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.write import Block, Frame
 from spaces.templates.products.product import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments, round_pair
-from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.tensor_cores.operand import Operand, allocate_held
 
 
 def write_ampere_attention(T: Any, frame: Frame, heads: Heads, tile: AttentionTile) -> None:
@@ -87,9 +86,7 @@ class _Writer:
         shape = (others, tile.count_joined(self._heads), WARP)
         self._joined = pool.alloc(shape, "float32", align=UNIT) if others else None
         pool.commit()
-        held = max(s.count_held() for s in (self._queries, self._keys, self._values))
-        kind = self._queries.source.kind
-        self._own = self._t.alloc_buffer((held,), kind, scope="local") if held else None
+        self._own = allocate_held(self._t, (self._queries, self._keys, self._values))
 
     def _copy_stage(self, thread: Any, step: Any, block: Block) -> None:
         """Begin to fill a stage, if there are so many."""

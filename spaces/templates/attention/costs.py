@@ -11,10 +11,9 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.attention.hopper_knobs import HopperAttentionTile
-from spaces.templates.attention.knobs import WARP, AttentionTile, Heads, left_bytes
+from spaces.templates.attention.knobs import ITEM, WARP, AttentionTile, Heads, left_bytes
 from spaces.templates.base import as_rows
 from spaces.templates.products.product import UNIT
-from spaces.templates.tensor_cores.tile import ITEM
 
 Tile = AttentionTile | HopperAttentionTile
 _STEP_CYCLES = 400.0

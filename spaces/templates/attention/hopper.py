@@ -11,12 +11,12 @@ from typing import Any
 
 from spaces.targets.gpu import WARP
 from spaces.templates.attention.hopper_knobs import REGISTERS, HopperAttentionTile
-from spaces.templates.attention.knobs import Heads
+from spaces.templates.attention.knobs import TERMS, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.write import Block, Frame
 from spaces.templates.tensor_cores.fragments import round_pair
-from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import KINDS, TERMS
+from spaces.templates.tensor_cores.operand import Operand, allocate_held
+from spaces.templates.tensor_cores.tile import HALVES
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
@@ -81,10 +81,7 @@ class _Writer:
     def _produce(self, thread: Any, block: Block) -> None:
         """Copy queries, and stages as they come free; one is full once the next is begun."""
         T, tile = self._t, self._tile
-        sides = (self._queries, self._keys, self._values)
-        held = max(side.count_held() for side in sides)
-        kind = self._keys.source.kind
-        own = T.alloc_buffer((held,), kind, scope="local") if held else None
+        own = allocate_held(T, (self._queries, self._keys, self._values))
         batch = dict(enumerate(block.batch))
         self._queries.move(thread, 0, block.row, 0, batch, own)
         with T.serial(block.steps) as step:
@@ -169,5 +166,5 @@ class _Writer:
 
     def _find_product(self, columns: int) -> Any:
         """The instruction for so many columns."""
-        kind = KINDS[self._keys.source.kind]
+        kind = HALVES.names[self._keys.source.kind]
         return self._t.ptx[f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind}"]

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, register_limit
-from spaces.templates.attention.knobs import HEADS, KEYS, SPLITS, Heads, left_bytes
+from spaces.templates.attention.knobs import HEADS, ITEM, KEYS, SPLITS, Heads, left_bytes
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
-from spaces.templates.tensor_cores.tile import ITEM, STAGES
+from spaces.templates.tensor_cores.tile import STAGES
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
 CONSUMERS = "consumers"

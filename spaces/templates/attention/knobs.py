@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
-from spaces.templates.tensor_cores.tile import ITEM, LINE, STAGES, TERMS
+from spaces.templates.tensor_cores.tile import HALVES, STAGES
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
 SPLITS, HEADS = "splits", "heads"
 WARP, ROWS, PAIR = 32, 16, 16
 """Threads of a warp, rows of one instruction, and columns that are loaded together, of two."""
+ITEM, LINE, TERMS = HALVES.bytes, HALVES.line, HALVES.terms
 _WIDE = 4
 """Bytes of a sum."""
 _MOST_WARPS = 8

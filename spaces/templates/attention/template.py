@@ -14,7 +14,8 @@ from spaces.ir.guard import refusals
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import value_of
 from spaces.lowering.attention.description import Attention
-from spaces.targets.gpu import HAS_WARPGROUPS, Gpu, gpu_of
+from spaces.targets import gpu as gpus
+from spaces.targets.gpu import Gpu, gpu_of
 from spaces.templates.attention import costs, hopper_knobs, knobs
 from spaces.templates.attention.ampere import write_ampere_attention
 from spaces.templates.attention.causal import find_limit
@@ -123,7 +124,7 @@ def attention_templates(task: Task) -> list[Template]:
         attention = read_attention(task_module(task.module)["main"])
         shapes = {i: _sizes_of(attention, dict(i)) for i, _ in task.shapes}
         heads = max(shapes.values(), key=_work, default=None) or _sizes_of(attention, {})
-        families = (HOPPER, AMPERE) if gpu.architecture == HAS_WARPGROUPS else (AMPERE,)
+        families = (HOPPER, AMPERE) if gpu.architecture == gpus.HOPPER else (AMPERE,)
         return [
             ThreadTemplate(AttentionKernels(family, heads, gpu), gpu, heads, shapes)
             for family in families

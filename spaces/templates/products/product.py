@@ -18,6 +18,9 @@ multiples of it."""
 _MOST_DIMENSIONS = 5
 """Of a tensor map (CUDA driver API, "Tensor Map Object Managment")."""
 _ITEMS = (16, 32)
+_BYTES = ("int8", "uint8")
+_FLOAT_SUMS = ("float16", "bfloat16", "float32")
+"""Types of sums that may as well be in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Product:
         turned: for each operand whether its rows, or columns, are what lies next to one another, in
             place of the terms of a sum.
         mapped: for each operand whether a tensor map describes it.
-        kind: type of both operands' elements.
+        kind: type of both operands' elements; of bytes, of which one may have signs and the other
+            none, the first one's.
         out_bits: size of an element of what is stored.
         out_dense: the axis along which the result is dense; None where no tensor map describes it.
     """
@@ -90,21 +94,27 @@ def find_product(
     if loads is None or not all(rewrite.is_among(load.source, parameters) for load in loads):
         return None
     buffers = [loads[0].source, loads[1].source, _result(match)]
-    kind = str(buffers[0].dtype)
-    if not _starts_from_zero(match.main):
-        return None
-    if kind not in kinds or str(buffers[1].dtype) != kind:
+    kind, other = (str(buffer.dtype) for buffer in buffers[:2])
+    if not {kind, other} <= {*kinds} or not _sums_in_full(match.main, kind, other):
         return None
     ways = (_read(c, kind, buffers) for c in describe(match, values))
     return next((way for way in ways if way is not None), None)
 
 
-def _starts_from_zero(block: Any) -> bool:
-    """Whether sums begin at zero, and not with a bias."""
-    from tvm.tirx import FloatImm
+def _sums_in_full(block: Any, kind: str, other: str) -> bool:
+    """Whether sums begin at zero, and not with a bias, and their products may be as exact as those
+    of tensor cores: of floats of one type, or of bytes that are widened to int32 each."""
+    from tvm.tirx import Cast, FloatImm, IntImm
 
-    first = getattr(block.init, "value", None)
-    return isinstance(first, FloatImm) and float(first.value) == 0.0
+    first, sums = getattr(block.init, "value", None), str(block.body.buffer.dtype)
+    if not isinstance(first, (FloatImm, IntImm)) or float(first.value) != 0.0:
+        return False
+    if kind not in _BYTES or other not in _BYTES:
+        return kind == other and sums in _FLOAT_SUMS
+    product = rewrite.find_product(block.body)
+    widened = [f for f in (product.a, product.b) if isinstance(f, Cast)]
+    alone = [f for f in widened if rewrite.uncast(f).same_as(f.value)]
+    return sums == str(product.ty.dtype) == "int32" and len(alone) == 2
 
 
 def _result(match: Match) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spaces.ir import rewrite
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles, multiply, place_axes, spread
 from spaces.templates.products.product import Product
@@ -27,6 +28,7 @@ class Totals:
         sides: the operand that gives rows, and the one that gives columns.
         extents: of the axes of the contraction.
         splits: shares of the terms.
+        kind: type of sums.
     """
 
     def __init__(
@@ -37,9 +39,11 @@ class Totals:
         epilogue: Epilogue,
         extents: Sequence[Any],
         splits: int,
+        kind: str = "float32",
     ) -> None:
         self._t, self._product, self._sides = T, product, sides
         self._epilogue, self._extents, self._splits = epilogue, extents, splits
+        self._kind = kind
         self.rows, self.columns = (
             narrow(T, multiply([extents[axis] for axis in product.axes_of(side)])) for side in sides
         )
@@ -50,7 +54,7 @@ class Totals:
         """Make room for sums that blocks leave."""
         if self._splits > 1:
             size = self._splits * self._results
-            self._left = self._t.alloc_buffer((size,), "float32", scope="global")
+            self._left = self._t.alloc_buffer((size,), self._kind, scope="global")
 
     def is_inside(self, at: Place) -> Any:
         """Whether there is such a row and column."""
@@ -85,8 +89,8 @@ class Totals:
         thread = T.thread_id([_THREADS])
         place = T.Bind(block * _THREADS + thread)
         with T.If(place < self._results), T.Then():
-            total = T.alloc_buffer((1,), "float32", scope="local")
-            T.buffer_store(total, T.float32(0), [0])
+            total = T.alloc_buffer((1,), self._kind, scope="local")
+            T.buffer_store(total, rewrite.cast(self._kind, 0), [0])
             with T.unroll(self._splits) as split:
                 more = self._left[split * self._results + place]
                 T.buffer_store(total, total[0] + more, [0])

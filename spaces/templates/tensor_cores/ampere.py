@@ -1,4 +1,4 @@
-"""The program of a product for threads from Ampere on (PTX ISA, "mma.sync.m16n8k16", "ldmatrix",
+"""The program of a product for threads from Ampere on (PTX ISA, "mma.sync", "ldmatrix",
 "cp.async").
 
 Each step of a block waits for a stage of shared memory, begins to fill the one that was used last,
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spaces.ir import rewrite
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
@@ -18,10 +19,13 @@ from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
+from spaces.templates.tensor_cores.byte_fragments import ByteFragments
 from spaces.templates.tensor_cores.fragments import Fragments
-from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.tensor_cores.single_fragments import SingleFragments
+from spaces.templates.tensor_cores.single_results import SingleResults
+from spaces.templates.tensor_cores.tile import BYTES, SINGLES
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
@@ -68,7 +72,12 @@ class _Writer:
         )
         sides = [(side.source, side.rows) for side in (self._a, self._b)]
         self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
-        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
+        kind = tile.element.sums
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, kind)
+        turned = (self._a.source.turned, self._b.source.turned)
+        self._singles = SingleResults(T, self.totals) if tile.element is SINGLES else None
+        bytes_paired = turned if tile.element is BYTES else (False, False)
+        self._results = self._singles or Results(T, self.totals, bytes_paired)
 
     def write(self) -> None:
         """Write what the threads do."""
@@ -79,11 +88,13 @@ class _Writer:
         for side in (self._a, self._b):
             side.allocate(pool, tile.stages)
         pool.commit()
-        held = max(side.count_held() for side in (self._a, self._b))
-        self._own = T.alloc_buffer((held,), self._product.kind, scope="local") if held else None
-        sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+        self._own = allocate_held(T, (self._a, self._b))
+        sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
         with T.unroll(tile.sums) as i:
-            T.buffer_store(sums, T.float32(0), [i])
+            T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
+        if self._singles is not None:
+            self._largest = T.alloc_buffer((1,), "uint32", scope="local")
+            T.buffer_store(self._largest, T.uint32(0), [0])
         part = self._grid.place(block)
         self._begin = T.Bind(part.split * self._grid.steps)
         first = (part.a * tile.rows, part.b * tile.columns)
@@ -119,29 +130,60 @@ class _Writer:
         """Multiply a stage."""
         T, tile = self._t, self._tile
         row, column = map(T.Bind, self._place_warp(thread))
-        fragments = Fragments(T, self._product.kind, T.Bind(thread % k.WARP))
-        of_a = T.alloc_buffer((4 * tile.row_parts,), "uint32", scope="local")
-        of_b = T.alloc_buffer((4,), "uint32", scope="local")
-        for term in range(0, tile.depth, TERMS):
+        fragments = self._read_fragments(T.Bind(thread % k.WARP))
+        each = fragments.registers
+        of_a = T.alloc_buffer((each * tile.row_parts,), "uint32", scope="local")
+        of_b = T.alloc_buffer((each,), "uint32", scope="local")
+        for term in range(0, tile.depth, tile.element.terms):
             for part in range(tile.row_parts):
                 at = row + part * k.ROWS
-                fragments.load_rows(self._a, of_a, 4 * part, stage, at, term)
+                fragments.load_rows(self._a, of_a, each * part, stage, at, term)
             for pair in range(tile.column_parts):
                 at = column + pair * 2 * k.COLUMNS
                 fragments.load_columns(self._b, of_b, stage, at, term)
                 for part in range(tile.row_parts):
-                    factors = [of_a[4 * part + i] for i in range(4)]
+                    factors = [of_a[each * part + i] for i in range(each)]
                     place = part * tile.warp_columns // 2 + pair * 8
                     fragments.multiply(sums, place, factors, of_b)
 
+    def _read_fragments(self, lane: Any) -> Fragments:
+        """Loads and products of the tile's elements."""
+        if self._singles is not None:
+            return SingleFragments(self._t, lane, self._largest)
+        kinds = (self._a.source.kind, lane, self._b.source.kind)
+        if self._tile.element is BYTES:
+            return ByteFragments(self._t, *kinds)
+        return Fragments(self._t, *kinds)
+
     def _store(self, thread: Any, first: Place, part: Part, sums: Any) -> None:
         """Store a thread's sums."""
-        T, tile, results = self._t, self._tile, Results(self._t, self.totals)
+        T, tile, singles = self._t, self._tile, self._singles
+        if singles is None:
+            self._store_sums(thread, first, part, sums)
+            return
+        with T.If(singles.has_large(self._largest[0])):
+            with T.Then():
+                row, column = self._place_warp(thread)
+                terms = self._grid.steps * tile.depth
+                singles.sum_again(
+                    thread % k.WARP,
+                    (self._a.source, self._b.source),
+                    (first[0] + row, first[1] + column),
+                    (k.ROWS * tile.row_parts, tile.warp_columns),
+                    (part.split * terms, terms),
+                    part,
+                )
+            with T.Else():
+                self._store_sums(thread, first, part, sums)
+
+    def _store_sums(self, thread: Any, first: Place, part: Part, sums: Any) -> None:
+        """Store a thread's sums as they are."""
+        T, tile = self._t, self._tile
         row, column = self._place_warp(thread)
-        lane = thread % k.WARP
-        row, column = T.Bind(row + lane // 4), T.Bind(column + lane % 4 * 2)
+        own = self._results.place_lane(thread % k.WARP)
+        row, column = T.Bind(row + own[0]), T.Bind(column + own[1])
         for number in range(tile.row_parts):
             inside = (row + number * k.ROWS, column)
             at = (first[0] + inside[0], first[1] + inside[1])
             place = number * tile.warp_columns // 2
-            results.store(sums, place, tile.warp_columns, inside, at, part)
+            self._results.store(sums, place, tile.warp_columns, inside, at, part)

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
+from spaces.targets.gpu import HOPPER, Gpu, register_limit
+from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
     GROUP,
-    ITEM,
-    LINE,
+    SINGLES,
     SPLIT_COUNTS,
     SPLITS,
     STAGES,
     SWAP,
+    Element,
     count_stage_bytes,
     fits_lines,
     left_bytes,
@@ -40,6 +40,13 @@ _PAIR = 2
 _MOST_WARPS, _LEAST_WARPS = 8, 2
 _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
+_APART_REGISTERS = 32
+"""Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
+_WARP_RATE = 0.63
+"""The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
+Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
+_SPLIT_ISSUES = 6.0
+"""Instructions of a thread for an element in single precision that it takes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class AmpereTile:
         row_parts: instructions of a warp along the rows; `column_parts` along columns, in pairs.
     """
 
+    element: Element
     swap: Any
     row_warps: Any
     column_warps: Any
@@ -72,7 +80,7 @@ class AmpereTile:
 
     @property
     def depth(self) -> int:
-        return LINE
+        return self.element.line
 
     @property
     def warp_columns(self) -> Any:
@@ -102,14 +110,25 @@ class AmpereTile:
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate."""
         factors = 4 * self.row_parts + 2 * _PAIR
+        if self.element is SINGLES:
+            factors = 2 * factors + _APART_REGISTERS
         return self.sums + factors + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
-        """See `Tile`. Each warp reads its rows and its columns from shared memory."""
-        operations = 2 * self.rows * self.columns * self.depth / (gpu.tensor_operations * rate)
-        own = ROWS * self.row_parts + self.warp_columns
-        read = self.row_warps * self.column_warps * own * self.depth * ITEM
-        return np.maximum(operations, read / SHARED_BYTES)
+        """See `Tile`. Each warp reads its rows and its columns from shared memory, and takes those
+        in single precision apart."""
+        element = self.element
+        operations = 2 * self.rows * self.columns * self.depth * element.products
+        if gpu.architecture == HOPPER:
+            rate = rate * _WARP_RATE
+        multiplying = operations / (gpu.count_tensor_operations(8 * element.bytes) * rate)
+        warps = self.row_warps * self.column_warps
+        own = (ROWS * self.row_parts + self.warp_columns) * self.depth
+        found = np.maximum(multiplying, warps * own * element.bytes / SHARED_BYTES)
+        if element is not SINGLES:
+            return found
+        added = ROWS * self.row_parts * self.warp_columns * self.depth / element.terms
+        return np.maximum(found, warps * (own * _SPLIT_ISSUES + added) / ISSUED)
 
 
 def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
@@ -126,10 +145,10 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
     }
 
 
-def tile_of(knobs: Mapping[str, Any]) -> AmpereTile:
+def tile_of(element: Element, knobs: Mapping[str, Any]) -> AmpereTile:
     """The sizes of a block, from its knobs."""
     names = (SWAP, ROW_WARPS, COLUMN_WARPS, ROW_PARTS, COLUMN_PARTS, STAGES, GROUP, SPLITS)
-    return AmpereTile(*(knobs[name] for name in names))
+    return AmpereTile(element, *(knobs[name] for name in names))
 
 
 def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from spaces.templates.products.product import Product
 from spaces.templates.products.totals import SUM_BYTES
 from spaces.templates.tensor_cores.tile import (
     HELD,
-    ITEM,
+    SINGLES,
     Tile,
     count_rows,
     count_stage_bytes,
@@ -145,13 +145,16 @@ def _copying(product: Product, tile: Tile) -> Any:
     for operand in range(2):
         if not product.mapped[operand]:
             each = count_rows(product, tile, operand) * tile.depth / tile.copiers
-            cycles = cycles + each * _COPY_ISSUES + rates.ceil(each, HELD) * rates.LATENCY
+            cycles = cycles + each * _COPY_ISSUES
+            if tile.element is not SINGLES:  # of these each copy is under way, without a register
+                cycles = cycles + rates.ceil(each, HELD) * rates.LATENCY
     return cycles
 
 
 def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: Any) -> Any:
     """Bytes between the L2 cache and the device's memory."""
-    sizes = [product.extent(o) * product.depth * product.batch_extent * ITEM for o in range(2)]
+    item = tile.element.bytes
+    sizes = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     result = rows * width * product.batch_extent * product.out_bits / 8
     once = 1.0 * sum(sizes) + result
@@ -159,7 +162,7 @@ def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: 
     together = np.minimum(gpu.multiprocessors, a_tiles * b_tiles)
     down = np.minimum(tile.group, a_tiles)
     across = np.minimum(rates.ceil(together, down), b_tiles)
-    read = (down * tile.rows + across * tile.columns) * product.depth * ITEM
+    read = (down * tile.rows + across * tile.columns) * product.depth * item
     turns = a_tiles * b_tiles * product.batch_extent / (down * across)
     return np.where(
         once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)

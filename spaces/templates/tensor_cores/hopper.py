@@ -8,9 +8,10 @@ Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spaces.ir import rewrite
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
@@ -20,9 +21,9 @@ from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
-from spaces.templates.tensor_cores.operand import MappedOperand
+from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tile import ITEM, KINDS, TERMS
+from spaces.templates.tensor_cores.tile import BYTES
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
@@ -87,7 +88,7 @@ class _Writer:
         self._sides = (self._a, self._b)
         sides = [(side.source, side.rows) for side in self._sides]
         self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
-        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, tile.element.sums)
         self._bulk = None
         if tile.bulk_stores:
             self._bulk = BulkResults(T, self.totals, product, numbers, epilogue.result, tile)
@@ -110,7 +111,7 @@ class _Writer:
                 self._produce_tiles(thread, block, blocks, rounds)
             with T.Else():
                 T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](self._registers[1]))
-                sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+                sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
                     self._consume(thread, turn, block + turn * blocks, sums, words)
@@ -142,13 +143,12 @@ class _Writer:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
         T = self._t
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
-        if held := max(side.count_held() for side in self._sides):
-            own = T.alloc_buffer((held,), self._product.kind, scope="local")
+        if own := allocate_held(T, self._sides):
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, block + turn * blocks, own)
         else:
             with T.If(thread == 0), T.Then(), T.serial(rounds) as turn:
-                self._produce(thread, turn, block + turn * blocks, None)
+                self._produce(thread, turn, block + turn * blocks, {})
 
     @property
     def _registers(self) -> tuple[int, int]:
@@ -158,8 +158,12 @@ class _Writer:
         )
         return table[self._tile.consumers]
 
-    def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
-        """Copy the stages of a tile as they come free."""
+    def _produce(self, thread: Any, turn: Any, number: Any, own: Mapping[str, Any]) -> None:
+        """Copy the stages of a tile as they come free.
+
+        Args:
+            own: registers for what threads copy, see `allocate_held`.
+        """
         T, tile = self._t, self._tile
         part = self._grid.place(number)
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
@@ -174,15 +178,16 @@ class _Writer:
             )
             full, term = self._full.ptr_to([stage]), (begin + step) * tile.depth
             if mapped:
-                expected = T.uint32(sum(side.rows for side, _ in mapped) * tile.depth * ITEM)
+                rows = sum(side.rows for side, _ in mapped)
+                expected = T.uint32(rows * tile.depth * tile.element.bytes)
                 with T.If(thread == 0), T.Then():
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
                         side.load(stage, row, term, part.batch, full)
-            if own is not None:
+            if own:
                 for side, row in tiles:
                     if not side.source.in_units:
-                        side.fill(thread, stage, row, term, part.batch, own)
+                        side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
@@ -194,7 +199,7 @@ class _Writer:
         consumer = T.Bind(thread // WARPGROUP - 1)
         part = self._grid.place(number)
         with T.unroll(tile.sums) as i:
-            T.buffer_store(sums, T.float32(0), [i])
+            T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -236,18 +241,28 @@ class _Writer:
     def _multiply(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
         """The instructions of one stage, for all rows of a consumer."""
         T, tile = self._t, self._tile
-        kind = KINDS[self._product.kind]
-        multiply = T.ptx[f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k16.f32.{kind}.{kind}"]
+        multiply, flags = self._find_instruction()
         each = tile.columns // 2
         firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
         for side, word, first in zip(self._sides, words, firsts, strict=True):
             describe_matrix(T, side, word, stage, first)
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
-        turned = (int(self._a.source.turned), int(self._b.source.turned))
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
-            for term in range(0, tile.depth, TERMS):
+            for term in range(0, tile.depth, tile.element.terms):
                 a = words[0][0] + T.uint64(self._a.describe(part * ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
-                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), 1, 1, *turned))
+                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), *flags))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
+
+    def _find_instruction(self) -> tuple[Any, tuple[int, ...]]:
+        """What multiplies, and its last operands: signs, and whether operands are turned, which
+        those of bytes may not be."""
+        element, sources = self._tile.element, [side.source for side in self._sides]
+        kinds = ".".join(element.names[source.kind] for source in sources)
+        shape = f"m64n{self._tile.columns}k{element.terms}"
+        name = f"wgmma.mma_async.sync.aligned.{shape}"
+        if element is BYTES:
+            return self._t.ptx[f"{name}.s32.{kinds}"], ()
+        flags = (1, 1, *(int(source.turned) for source in sources))
+        return self._t.ptx[f"{name}.f32.{kinds}"], flags

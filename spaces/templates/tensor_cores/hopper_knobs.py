@@ -17,14 +17,13 @@ from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores.tile import (
+    BYTES,
     GROUP,
-    ITEM,
-    LINE,
     SPLIT_COUNTS,
     SPLITS,
     STAGES,
     SWAP,
-    TERMS,
+    Element,
     count_stage_bytes,
     fits_lines,
     left_bytes,
@@ -48,6 +47,7 @@ class HopperTile:
         consumers: warpgroups that multiply; `parts` the instructions that each has for its rows.
     """
 
+    element: Element
     swap: Any
     consumers: Any
     parts: Any
@@ -91,23 +91,26 @@ class HopperTile:
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
         """See `Tile`. Small instructions take as long as their operands are read."""
-        instructions = self.consumers * self.parts * self.depth / TERMS
-        each = 2 * ROWS * self.columns * TERMS / (gpu.tensor_operations * rate)
-        reading = (ROWS + self.columns) * TERMS * ITEM / SHARED_BYTES
+        terms, item = self.element.terms, self.element.bytes
+        instructions = self.consumers * self.parts * self.depth / terms
+        each = 2 * ROWS * self.columns * terms / (gpu.count_tensor_operations(8 * item) * rate)
+        reading = (ROWS + self.columns) * terms * item / SHARED_BYTES
         return instructions * np.maximum(each, reading)
 
 
-def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
+def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
     columns: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+    if element is BYTES:  # TVM 0.27 knows no instruction of so many columns
+        columns = columns[:-1]
     if all(product.turned):
-        columns = tuple(number for number in columns if number % LINE == 0)
+        columns = tuple(number for number in columns if number % element.line == 0)
     return {
         SWAP: (0, 1),
         CONSUMERS: (1, 2, 3),
         PARTS: (1, 2),
         COLUMNS: columns,
-        DEPTH: (64, 128),
+        DEPTH: (element.line, 2 * element.line),
         STAGES: (3, 4, 5, 6, 8),
         GROUP: (1, 2, 4, 8, 16),
         SPLITS: SPLIT_COUNTS,
@@ -116,10 +119,10 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
     }
 
 
-def tile_of(knobs: Mapping[str, Any]) -> HopperTile:
+def tile_of(element: Element, knobs: Mapping[str, Any]) -> HopperTile:
     """The sizes of a block, from its knobs."""
     names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, SPLITS, PERSISTENT, BULK_STORES)
-    return HopperTile(*(knobs[name] for name in names))
+    return HopperTile(element, *(knobs[name] for name in names))
 
 
 def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.bool_]:

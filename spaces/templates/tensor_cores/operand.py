@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
 from spaces.templates.products.product import UNIT, Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
-from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
+from spaces.templates.tensor_cores.tile import (
+    HELD,
+    LINE_BYTES,
+    PATTERN_BYTES,
+    SINGLES,
+    element_of,
+)
 
+_WORD = 4
+"""Bytes of the least copy that threads have under way."""
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
@@ -18,7 +26,7 @@ class Operand:
     """The tiles of one operand.
 
     A tile lies in pieces, one behind the other, of lines of 128 bytes. Where the terms of a sum are
-    dense a line has 64 of one row; else 64 rows of one term.
+    dense a line has those of one row; else rows of one term.
 
     Args:
         T: TVM's script.
@@ -31,6 +39,7 @@ class Operand:
     ) -> None:
         self._t, self.source, self._threads = T, source, threads
         self.rows, self.depth = rows, depth
+        self._element = element_of(source.kind)
         self._lines = depth if source.turned else lines
 
     def allocate(self, pool: Any, stages: int) -> None:
@@ -38,39 +47,70 @@ class Operand:
         shape = (stages, self.rows * self.depth)
         self.stages = pool.alloc(shape, self.source.kind, align=PATTERN_BYTES)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
+        return self.source.in_units or self._element.bytes >= _WORD
+
     def move(
-        self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
+        self,
+        thread: Any,
+        stage: Any,
+        row: Any,
+        term: Any,
+        batch: Mapping[int, Any],
+        own: Mapping[str, Any],
     ) -> None:
-        """Begin to copy a tile by threads, or have it copied, as it lies in memory; see `fill`."""
-        if self.source.in_units:
+        """Begin to copy a tile by threads, or have it copied, as it lies in memory.
+
+        Args:
+            own: see `allocate_held`.
+        """
+        if self.is_ahead:
             self.copy(thread, stage, row, term, batch)
         else:
-            self.fill(thread, stage, row, term, batch, own)
+            self.fill(thread, stage, row, term, batch, own[self.source.kind])
 
     def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
-        """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
-        T, each = self._t, UNIT // ITEM
-        along = (self.rows if self.source.turned else self.depth) // each
+        """Have a tile copied by threads (PTX ISA, "cp.async")."""
+        T = self._t
+        first = (stage, row, term, batch)
+        if not self.source.in_units:
+            turns = self.rows * self.depth // self._threads
+            with T.serial(turns) as turn:
+                T.evaluate(self._copy_piece(thread + turn * self._threads, 1, *first))
+            return
+        each = UNIT // self._element.bytes
         total = self.rows * self.depth // each
         for turn in range(-(-total // self._threads)):
             number = thread + turn * self._threads
-            dense, line = number % along * each, number // along
-            r, t = (dense, line) if self.source.turned else (line, dense)
-            place = (row + r, term + t)
-            beyond = (self.source.size - place[0], self.source.terms - place[1])
-            left, other = beyond if self.source.turned else beyond[::-1]
-            inside = T.And(left > 0, other > 0)
-            whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
-            size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
-            near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
-            source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
-            where = self.stages.ptr_to([stage, self.offset(r, t)])
-            copy = T.ptx["cp.async.cg.shared.global"](where, source, UNIT, size)
+            copy = self._copy_piece(number, each, *first)
             if total % self._threads and turn == total // self._threads:
                 with T.If(number < total), T.Then():
                     T.evaluate(copy)
             else:
                 T.evaluate(copy)
+
+    def _copy_piece(
+        self, number: Any, each: int, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]
+    ) -> Any:
+        """The copy of so many elements next to one another, by their number in a tile; zeros where
+        they lie beyond the tensor."""
+        T, item = self._t, self._element.bytes
+        along = (self.rows if self.source.turned else self.depth) // each
+        dense, line = number % along * each, number // along
+        r, t = (dense, line) if self.source.turned else (line, dense)
+        place = (row + r, term + t)
+        beyond = (self.source.size - place[0], self.source.terms - place[1])
+        left, other = beyond if self.source.turned else beyond[::-1]
+        inside = T.And(left > 0, other > 0)
+        whole = T.max(T.min(T.Cast("int32", left), each), 0) * item
+        size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
+        near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
+        source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
+        where = self.stages.ptr_to([stage, self.offset(r, t)])
+        kept = "cg" if each * item == UNIT else "ca"
+        return T.ptx[f"cp.async.{kept}.shared.global"](where, source, each * item, size)
 
     def fill(
         self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
@@ -98,18 +138,19 @@ class Operand:
                 T.buffer_store(self.stages, own[i], [stage, self.offset(*place(i))])
 
     def count_held(self) -> int:
-        """Elements that a thread has under way; none where a map describes the operand."""
-        if self.source.in_units:
+        """Elements that a thread has under way in registers; none where it may copy ahead."""
+        if self.is_ahead:
             return 0
         return gcd(self.rows * self.depth // self._threads, HELD)
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
+        line = self._element.line
         if self.source.turned:
-            lines = row // LINE * self.depth + term
+            lines = row // line * self.depth + term
             return lines * LINE_BYTES // UNIT
-        lines = term // LINE * self._lines + row
-        return (lines * LINE_BYTES + term % LINE * ITEM) // UNIT
+        lines = term // line * self._lines + row
+        return (lines * LINE_BYTES + term % line * self._element.bytes) // UNIT
 
     def _read(self, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """An element; zero beyond the tensor."""
@@ -121,14 +162,30 @@ class Operand:
     def offset(self, row: Any, term: Any) -> Any:
         """Where an element of a tile lies, by the swizzle of its line."""
         along, line = (row, term) if self.source.turned else (term, row)
+        size, each = self._element.line, UNIT // self._element.bytes
         if self.source.turned:
-            first = along // LINE * self._lines + line
+            first = along // size * self._lines + line
         else:
-            first = (line // self._lines * (self.depth // LINE) + along // LINE) * self._lines
+            first = (line // self._lines * (self.depth // size) + along // size) * self._lines
             first = first + line % self._lines
-        each = UNIT // ITEM
-        unit = along % LINE // each ^ first % (LINE_BYTES // UNIT)
-        return first * LINE + unit * each + along % each
+        unit = along % size // each ^ self._turn_units(first)
+        return first * size + unit * each + along % each
+
+    def _turn_units(self, line: Any) -> Any:
+        """What the numbers of a line's units are changed by: as tensor maps do. Of single precision
+        a warp reads two units of each of four lines by words, for which others are apart."""
+        if self._element is SINGLES and self.source.turned:
+            return line % 4 * 2
+        return line % (LINE_BYTES // UNIT)
+
+
+def allocate_held(T: Any, sides: Sequence[Operand]) -> dict[str, Any]:
+    """Registers of a thread for what it copies by itself, by the type of elements."""
+    found: dict[str, int] = {}
+    for side in sides:
+        if held := side.count_held():
+            found[side.source.kind] = max(held, found.get(side.source.kind, 0))
+    return {kind: T.alloc_buffer((held,), kind, scope="local") for kind, held in found.items()}
 
 
 class MappedOperand(Operand):
@@ -159,21 +216,21 @@ class MappedOperand(Operand):
             batch = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *batch])
             self._rank = len(found)
-            self._map = encode_map(T, source.tensor, found, [LINE, self._lines])
+            self._map = encode_map(T, source.tensor, found, [self._element.line, self._lines])
 
     def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
         """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
-        T, lines = self._t, self._lines
+        T, lines, size = self._t, self._lines, self._element.line
         others = [batch[axis] for axis in self._batch]
         if self.source.turned:
-            pieces = [[row + at, term] for at in range(0, self.rows, LINE)]
+            pieces = [[row + at, term] for at in range(0, self.rows, size)]
         else:
             pieces = [
                 [term + line, row + at]
                 for at in range(0, self.rows, lines)
-                for line in range(0, self.depth, LINE)
+                for line in range(0, self.depth, size)
             ]
         load = T.ptx[_LOAD.format(self._rank)]
         for number, place in enumerate(pieces):
-            where = self.stages.ptr_to([stage, number * lines * LINE])
+            where = self.stages.ptr_to([stage, number * lines * size])
             T.evaluate(load(where, self._map, *place, *others, barrier))

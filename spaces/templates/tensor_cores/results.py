@@ -17,10 +17,12 @@ class Results:
     Args:
         T: TVM's script.
         totals: where they go: rows are those of A, columns the rows of B.
+        paired: whether rows of A are dealt otherwise, and a thread has two neighbours of 16; and
+            whether columns of B are, and it has four neighbours of 16.
     """
 
-    def __init__(self, T: Any, totals: Totals) -> None:
-        self._t, self._totals = T, totals
+    def __init__(self, T: Any, totals: Totals, paired: tuple[bool, bool] = (False, False)) -> None:
+        self._t, self._totals, self._paired = T, totals, paired
 
     def store(
         self,
@@ -42,11 +44,22 @@ class Results:
         T = self._t
         with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
             total = sums[first + eight * 4 + lower * 2 + right]
-            near, far = (
-                (row + lower * 8, column + eight * 8 + right) for row, column in (inside, at)
-            )
+            near, far = (self._spread(*place, eight, lower, right) for place in (inside, at))
             with T.If(self._totals.is_inside(far)), T.Then():
                 self._put(total, near, far, part, room)
+
+    def place_lane(self, lane: Any) -> Place:
+        """The first row and column of a thread, of its number in a warp."""
+        rows, columns = self._paired
+        return lane // 4 * 2 if rows else lane // 4, lane % 4 * (4 if columns else 2)
+
+    def _spread(self, row: Any, column: Any, eight: Any, lower: Any, right: Any) -> Place:
+        """The place of a sum, by that of a thread's first."""
+        rows, columns = self._paired
+        row = row + lower if rows else row + lower * 8
+        if columns:
+            return row, column + eight // 2 * 16 + right * 2 + eight % 2
+        return row, column + eight * 8 + right
 
     def _put(self, total: Any, inside: Place, at: Place, part: Part, room: Sequence[Any]) -> None:
         """Store one element."""

@@ -1,4 +1,4 @@
-"""The templates for products in halves on tensor cores."""
+"""The templates for products on tensor cores."""
 
 from __future__ import annotations
 
@@ -9,28 +9,38 @@ from spaces.targets.gpu import gpu_of
 from spaces.templates.base import Template
 from spaces.templates.contraction.match import Match, extents_of_shapes
 from spaces.templates.products.kernels import product_template
-from spaces.templates.products.product import find_product
-from spaces.templates.tensor_cores.family import family_of
-from spaces.templates.tensor_cores.tile import KINDS
+from spaces.templates.products.product import Product, find_product
+from spaces.templates.tensor_cores.family import family_of, has_tensor_cores
+from spaces.templates.tensor_cores.single_fragments import LEAST_TERMS
+from spaces.templates.tensor_cores.tile import KINDS, SINGLES
 from tuner.task import Task
 
 
-def takes_halves(task: Task) -> bool:
+def may_multiply(task: Task) -> bool:
     """Whether a task may have such a template, which to find takes longer: its device has the
-    instructions, and a parameter the type."""
+    instructions, and parameters have such types."""
     parameters = task_module(task.module)["main"].params
-    has_type = any(tvm_compat.param_dtype(p) in KINDS for p in parameters)
-    return has_type and family_of(gpu_of(task.target)) is not None
+    has_types = sum(tvm_compat.param_dtype(p) in KINDS for p in parameters) >= 2
+    return has_types and has_tensor_cores(gpu_of(task.target))
 
 
 def tensor_core_templates(task: Task, match: Match | None) -> list[Template]:
-    """The template of a task; empty where it is no product in halves."""
+    """The template of a task; empty where it is no product of a type that tensor cores take."""
     gpu = gpu_of(task.target)
-    family = family_of(gpu)
-    if match is None or family is None:
+    if match is None or not has_tensor_cores(gpu):
         return []
     found = None
     extents, largest = extents_of_shapes(match, task.shapes)
     with refusals(f"the template for products on tensor cores, {task.name}"):
         found = find_product(match, KINDS, largest)
-    return [] if found is None else [product_template(family, found, gpu, extents)]
+    if found is None or not _is_precise(found):
+        return []
+    return [product_template(family_of(gpu, found), found, gpu, extents)]
+
+
+def _is_precise(product: Product) -> bool:
+    """Whether errors are within bounds, see `spaces.templates.tensor_cores.single_fragments`."""
+    axis = product.c.axes[product.reduction]
+    return product.kind not in SINGLES.names or (
+        not axis.symbolic and bool(axis.extent >= LEAST_TERMS)
+    )

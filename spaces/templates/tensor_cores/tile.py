@@ -6,6 +6,8 @@ Each size is that of one setting, or an array of those of many.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,19 +20,64 @@ SWAP, STAGES, GROUP, SPLITS = "swap", "stages", "group", "splits"
 """Knobs that all have: whether A gives the result's columns, stages of shared memory, tiles of A
 whose blocks follow one another, and blocks that share the terms of a sum."""
 SPLIT_COUNTS = (1, 2, 4, 8)
-KINDS = {"float16": "f16", "bfloat16": "bf16"}
-"""Types of elements that are multiplied, with the names that instructions have for them."""
-TERMS, ITEM = 16, 2
-"""Terms of one instruction, and bytes of an element."""
-LINE, LINE_BYTES, PATTERN_BYTES = 64, 128, 1024
-"""Elements and bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the
-bytes after which that repeats."""
+LINE_BYTES, PATTERN_BYTES = 128, 1024
+"""Bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the bytes after
+which that repeats."""
 HELD = 64
 """Elements that a thread has under way, at most, where threads copy one by one."""
+_INSTRUCTION_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """What tensor cores multiply. An instruction takes 32 bytes of terms, whatever their type (PTX
+    ISA, "mma", "wgmma": shapes of single, half precision and integer types).
+
+    Attributes:
+        names: the types, with the names that instructions have for them.
+        bytes: of an element.
+        sums: the type of registers for sums; those of whole numbers have signs all the same.
+        products: instructions for each product.
+    """
+
+    names: Mapping[str, str]
+    bytes: int
+    sums: str = "float32"
+    products: int = 1
+
+    @property
+    def terms(self) -> int:
+        """Terms of one instruction."""
+        return _INSTRUCTION_BYTES // self.bytes
+
+    @property
+    def line(self) -> int:
+        """Elements of a line."""
+        return LINE_BYTES // self.bytes
+
+
+HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
+BYTES = Element({"int8": "s8", "uint8": "u8"}, 1, sums="uint32")
+SINGLES = Element({"float32": "tf32"}, 4, products=3)
+_ELEMENTS = {kind: element for element in (HALVES, BYTES, SINGLES) for kind in element.names}
+KINDS = frozenset(_ELEMENTS)
+"""Types that tensor cores multiply."""
+
+
+def element_of(kind: str) -> Element:
+    """The element of a type.
+
+    Raises:
+        KeyError: tensor cores do not multiply it.
+    """
+    return _ELEMENTS[kind]
 
 
 class Tile(Protocol):
     """The sizes that follow from a setting."""
+
+    @property
+    def element(self) -> Element: ...
 
     @property
     def swap(self) -> Any: ...
@@ -91,7 +138,7 @@ class Tile(Protocol):
 
 def count_stage_bytes(tile: Tile) -> Any:
     """Shared memory of both operands' tiles of one stage."""
-    return (tile.rows + tile.columns) * tile.depth * ITEM
+    return (tile.rows + tile.columns) * tile.depth * tile.element.bytes
 
 
 def count_rows(product: Product, tile: Tile, operand: int) -> Any:
@@ -109,4 +156,4 @@ def left_bytes(product: Product, tile: Tile) -> Any:
 def fits_lines(product: Product, tile: Tile) -> Any:
     """Whether rows that are dense in an operand lie in whole lines."""
     rows = [count_rows(product, tile, operand) for operand in range(2) if product.turned[operand]]
-    return np.all([each % LINE == 0 for each in rows], axis=0)
+    return np.all([each % tile.element.line == 0 for each in rows], axis=0)

@@ -12,10 +12,10 @@ from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
 
 WARPGROUP, ROWS = 128, 64
 """Threads of a warpgroup; rows of one instruction."""
-_KEEP = "keep_below_wait"
-_KEEP_CODE = f"""
-template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&... sums) {{
-  ([&] {{ asm volatile("" : "+f"(sums) :: "memory"); }}(), ...);
+_KEEP = {"float32": ("keep_below_wait", "f"), "uint32": ("keep_whole_below_wait", "r")}
+_KEEP_CODE = """
+template <class... Sums> static __device__ __forceinline__ void {}(Sums&... sums) {{
+  ([&] {{ asm volatile("" : "+{}"(sums) :: "memory"); }}(), ...);
 }}
 """
 """Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
@@ -43,4 +43,5 @@ def wait_for_sums(T: Any, sums: Any) -> None:
     """Wait for all products of a warpgroup, before sums in registers are read."""
     T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(0))
     kept = [sums[i] for i in range(int(sums.shape[0]))]
-    T.evaluate(T.cuda.func_call(_KEEP, *kept, source_code=_KEEP_CODE))
+    name, letter = _KEEP[str(sums.dtype)]
+    T.evaluate(T.cuda.func_call(name, *kept, source_code=_KEEP_CODE.format(name, letter)))

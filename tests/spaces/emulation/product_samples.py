@@ -11,47 +11,58 @@ from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
 from tests.spaces.emulation.knob_samples import spread
 from tests.spaces.emulation.samples import Sample, Value
-from tests.spaces.templates.tensor_cores.products import PROGRAMS, ROWS, Sizes, task_for
+from tests.spaces.templates.tensor_cores.products import (
+    PROGRAMS,
+    ROWS,
+    Program,
+    Programs,
+    Sizes,
+    task_with,
+)
 from tuner.candidate import of_knobs
+from tuner.task import Task
 
 
-def drawn(target: str, number: int) -> Iterator[Sample]:
+def drawn(target: str, number: int, programs: Programs = PROGRAMS) -> Iterator[Sample]:
     """So many samples, of each program in turn, no two of a program equal."""
-    settings = {name: iter(_settings(target, name, number)) for name in PROGRAMS}
-    for turn, name in enumerate(islice(cycle(PROGRAMS), number)):
-        known = PROGRAMS[name][1]
-        sizes = known[turn // len(PROGRAMS) % len(known)]
-        yield sample(target, name, sizes, next(settings[name]))
+    settings = {name: iter(_settings(target, name, number, programs)) for name in programs}
+    for turn, name in enumerate(islice(cycle(programs), number)):
+        known = programs[name][1]
+        sizes = known[turn // len(programs) % len(known)]
+        yield sample(target, name, sizes, next(settings[name]), programs)
 
 
-def sample(target: str, name: str, sizes: Sizes, knobs: Knobs) -> Sample:
+def sample(
+    target: str, name: str, sizes: Sizes, knobs: Knobs, programs: Programs = PROGRAMS
+) -> Sample:
     """A setting of a program; of open rows with none and one of them, too."""
-    space = space_of(target, name, sizes)
+    task, space = _space_of(target, programs[name][0], sizes)
     instances = tuple((("m", rows),) for rows in ROWS) if sizes.m == "m" else ((),)
     module = space.write(of_knobs(knobs, space.name)).mod
     said = f"{name} {sizes} {dict(knobs)}"
-    return Sample(task_for(name, sizes, target), module, said, tuple(knobs.items()), instances)
+    return Sample(task, module, said, tuple(knobs.items()), instances)
 
 
 @cache
-def space_of(target: str, name: str, sizes: Sizes) -> KnobSpace:
-    """The space of a program's template."""
-    task = task_for(name, sizes, target)
-    template, *_ = templates_of(task)
-    return KnobSpace(task, template)
+def _space_of(target: str, program: Program, sizes: Sizes) -> tuple[Task, KnobSpace]:
+    """A program's task, and the space of its template for tensor cores."""
+    task = task_with(program, sizes, target)
+    own, *_ = (t for t in templates_of(task) if "-product-" in t.name)
+    return task, KnobSpace(task, own)
 
 
-def values_of(target: str) -> set[Value]:
+def values_of(target: str, programs: Programs = PROGRAMS) -> set[Value]:
     """All values of the knobs."""
-    known = [(name, sizes) for name, (_, every) in PROGRAMS.items() for sizes in every]
-    spaces = [space_of(target, name, sizes) for name, sizes in known]
+    known = [(program, sizes) for program, every in programs.values() for sizes in every]
+    spaces = [_space_of(target, *each)[1] for each in known]
     choices = [item for space in spaces for item in space.template.choices.items()]
     return {(knob, value) for knob, values in choices for value in values}
 
 
-def _settings(target: str, name: str, number: int) -> list[Knobs]:
+def _settings(target: str, name: str, number: int, programs: Programs) -> list[Knobs]:
     """Settings of a program's template; of others those that fall to another are left out."""
-    share = -(-number // len(PROGRAMS))
-    place = [*PROGRAMS].index(name)
-    every = spread(space_of(target, name, PROGRAMS[name][1][0]).template, share * len(PROGRAMS))
-    return every[place :: len(PROGRAMS)]
+    share = -(-number // len(programs))
+    place = [*programs].index(name)
+    program, (first, *_) = programs[name]
+    template = _space_of(target, program, first)[1].template
+    return spread(template, share * len(programs))[place :: len(programs)]

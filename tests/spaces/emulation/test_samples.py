@@ -19,7 +19,8 @@ from tests.spaces.emulation import (
     rule_samples,
 )
 from tests.spaces.emulation.samples import Sample, rare, wrong
-from tests.spaces.templates.tensor_cores import products
+from tests.spaces.templates.tensor_cores import byte_products, products, single_products
+from tests.spaces.templates.tensor_cores.products import Programs
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
@@ -32,6 +33,13 @@ _REFUSED = {
     "int8 in int32": {(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)},
 }
 """Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
+_PRODUCTS = {
+    "hopper": (products.HOPPER, products.PROGRAMS),
+    "ampere": (products.AMPERE, products.PROGRAMS),
+    "hopper bytes": (products.HOPPER, byte_products.PROGRAMS),
+    "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
+    "single precision": (products.AMPERE, single_products.PROGRAMS),
+}
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""
 
@@ -91,15 +99,15 @@ def test_sizes_are_of_two_and_a_half_tiles_and_more_and_no_multiples(name: str) 
 
 
 @pytest.mark.parametrize("number", [5, pytest.param(_MANY, marks=_LONG)])
-@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+@pytest.mark.parametrize(("target", "programs"), _PRODUCTS.values(), ids=_PRODUCTS)
 def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
-    target: str, number: int
+    target: str, programs: Programs, number: int
 ) -> None:
-    drawn = list(product_samples.drawn(target, number))
+    drawn = list(product_samples.drawn(target, number, programs))
     assert len({sample.settings for sample in drawn}) == number
     if number == _MANY:
         values = (value for sample in drawn for value in sample.values)
-        assert rare(values, product_samples.values_of(target)) == {}
+        assert rare(values, product_samples.values_of(target, programs)) == {}
     assert wrong(drawn) == {}
 
 

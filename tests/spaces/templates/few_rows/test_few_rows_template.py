@@ -63,13 +63,13 @@ def test_it_comes_after_templates_for_any_number_of_rows() -> None:
     few, many = (open_product(HOPPER, rows, nt=True) for rows in ([1, 64], [64, 4096]))
     assert names(few) == [*names(many), NAME]
     assert NAME not in names(many)
-    single = open_product(HOPPER, [1, 64], kind="float32")
-    assert names(single) == ["kernel:gpu-contraction-1", NAME]
+    single = names(open_product(HOPPER, [1, 64], kind="float32"))
+    assert single == ["kernel:gpu-contraction-1", "kernel:ampere-tf32x3-product-1", NAME]
 
 
 def test_many_rows_and_other_types_are_left_to_others() -> None:
-    assert names(product(AMPERE, 32, 200, 64, kind="float32")) == [NAME]
-    assert names(product(AMPERE, 33, 200, 64, kind="float32")) == []
+    assert names(product(AMPERE, 32, 200, 64, kind="float32"))[-1] == NAME
+    assert NAME not in names(product(AMPERE, 33, 200, 64, kind="float32"))
     assert NAME not in names(product(AMPERE, 1, 200, 64, kind="float64"))
 
 
@@ -161,9 +161,10 @@ def test_of_open_rows_the_few_are_estimated_to_be_faster_here_and_the_many_elsew
     assert few[0] <= cores[0]
     assert few[2] > 3 * cores[2]
     single = open_product(HOPPER, rows, kind="float32")
-    tiles, few = (least_s_of(template, single) for template in templates_of(single))
-    assert few[0] < tiles[0]
-    assert few[2] > tiles[2]
+    *others, few = (least_s_of(template, single) for template in templates_of(single))
+    for other in others:
+        assert few[0] < other[0]
+        assert few[2] > other[2]
 
 
 def least_s_of(template: Template, task: Task) -> list[float]:

@@ -29,17 +29,17 @@ def matmul(s: Sizes, *, nt: bool = False, tn: bool = False, kind: str = "float16
     """A or its transpose by B or its transpose, summed in float32."""
     from tvm import te
 
-    a, b = _operands(s, nt, tn, kind)
-    return te.create_prim_func([a, b, _rounded(kind, _sums(a, b, nt, tn))])
+    a, b = operands_of(s, nt, tn, kind, kind)
+    return te.create_prim_func([a, b, _rounded(kind, sums_of(a, b, nt, tn))])
 
 
 def in_halves(s: Sizes) -> Any:
     """Summed in float16, as Relax has it where nothing is said; with a bias and ReLU."""
     from tvm import te, tirx
 
-    a, b = _operands(s, True, False, "float16")
+    a, b = operands_of(s, True, False, "float16", "float16")
     bias = te.placeholder((s.n,), "float16", name="bias")
-    total = _sums(a, b, True, False, "float16")
+    total = sums_of(a, b, True, False, "float16")
     out = te.compute(
         total.shape, lambda i, j: tirx.max(total[i, j] + bias[j], tirx.const(0, "float16")), "e"
     )
@@ -99,7 +99,9 @@ def scores(s: Sizes) -> Any:
     return te.create_prim_func([q, keys, total])
 
 
-PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], Sequence[Sizes]]] = {
+Program = Callable[[Sizes], Any]
+Programs = Mapping[str, tuple[Program, Sequence[Sizes]]]
+PROGRAMS: Programs = {
     "NT": (lambda s: matmul(s, nt=True), (Sizes(333, 1000, 520), Sizes(137, 88, 72))),
     "NN": (matmul, (Sizes(333, 520, 200), Sizes(70, 1000, 136))),
     "NN bfloat16": (lambda s: matmul(s, kind="bfloat16"), (Sizes(200, 264, 40),)),
@@ -127,23 +129,30 @@ ROWS = (1, 0, 77, 300)
 
 
 def task_for(name: str, sizes: Sizes, target: str = HOPPER) -> Task:
+    """The task of a program in halves."""
+    return task_with(PROGRAMS[name][0], sizes, target)
+
+
+def task_with(program: Program, sizes: Sizes, target: str) -> Task:
     """The task of a program."""
-    task = task_of(PROGRAMS[name][0](sizes), target, name="product")
+    task = task_of(program(sizes), target, name="product")
     if sizes.m != "m":
         return task
     return replace(task, shapes=tuple(((("m", rows),), 1.0) for rows in ROWS if rows))
 
 
-def _operands(s: Sizes, nt: bool, tn: bool, kind: str) -> tuple[Any, Any]:
+def operands_of(s: Sizes, nt: bool, tn: bool, kind: str, other: str) -> tuple[Any, Any]:
+    """A and B, or their transposes."""
     from tvm import te, tirx
 
     m = te.var("m", "int64") if s.m == "m" else s.m
     n, k = (tirx.const(x, "int64") if s.m == "m" else x for x in (s.n, s.k))
     a = te.placeholder((k, m) if tn else (m, k), kind, name="a")
-    return a, te.placeholder((n, k) if nt else (k, n), kind, name="b")
+    return a, te.placeholder((n, k) if nt else (k, n), other, name="b")
 
 
-def _sums(a: Any, b: Any, nt: bool, tn: bool, kind: str = _F32) -> Any:
+def sums_of(a: Any, b: Any, nt: bool, tn: bool, kind: str = _F32) -> Any:
+    """Their product, summed in a type."""
     from tvm import te
 
     r = te.reduce_axis((0, a.shape[0 if tn else 1]), "r")

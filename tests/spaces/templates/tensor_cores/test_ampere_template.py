@@ -15,6 +15,7 @@ from spaces.targets.gpu import gpu_of
 from spaces.templates.base import every, setting
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs
+from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER, PROGRAMS, Sizes, task_for
 from tests.spaces.templates.tensor_cores.test_hopper_template import (
@@ -43,7 +44,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
         assert {*columns[knob][feasible].tolist()} == {*values}
     gpu = gpu_of(AMPERE)
     for row in np.flatnonzero(feasible)[::50]:
-        tile = ampere_knobs.tile_of(setting(columns, int(row)))
+        tile = ampere_knobs.tile_of(HALVES, setting(columns, int(row)))
         assert tile.block_bytes(16) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(gpu) <= gpu.registers
 

@@ -20,7 +20,7 @@ from spaces.targets.target import emulate_target, parse_target
 from spaces.templates.base import Knobs, every, setting
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import hopper_knobs
-from spaces.templates.tensor_cores.tile import TERMS
+from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, matmul, task_for
 from tuner.candidate import Draft, of_knobs
@@ -97,7 +97,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
         assert {*columns[knob][feasible].tolist()} == {*values}
     gpu = gpu_of(HOPPER)
     for row in np.flatnonzero(feasible)[::50]:
-        tile = hopper_knobs.tile_of(setting(columns, int(row)))
+        tile = hopper_knobs.tile_of(HALVES, setting(columns, int(row)))
         assert tile.block_bytes(32) <= gpu.dynamic_shared_bytes
         assert tile.sums < gpu.registers // tile.threads
 
@@ -115,9 +115,9 @@ def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -
         least[m] = space.least_s
     assert least[64] < least[512] < least[4096]
     chosen = best(space_of(task_for("NT", LARGE[0])))
-    tile = hopper_knobs.tile_of(chosen)
+    tile = hopper_knobs.tile_of(HALVES, chosen)
     assert tile.rows * tile.columns >= 128 * 128
-    few = hopper_knobs.tile_of(best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
+    few = hopper_knobs.tile_of(HALVES, best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
     assert few.swap
     assert few.columns <= 32
 
@@ -174,7 +174,7 @@ def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(
         for kind in ("HGMMA", "0x0", "F2FP")
     )
     stages = order.count("WARPGROUP.ARRIVE")  # the first one may be apart
-    assert len(products) == stages * parts * knobs["depth"] // TERMS
+    assert len(products) == stages * parts * knobs["depth"] // HALVES.terms
     assert len(waits) == 1
     assert products[-1] < waits[0] < reads[0]
 
