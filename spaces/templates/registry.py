@@ -27,24 +27,21 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for attention, for products (in halves on tensor cores, in single where sizes are
-    symbolic, and for few rows of either; TVM's rules do well for the others), and for programs
-    bound by memory."""
+    """Templates for attention, for products (in halves on tensor cores, else by threads, and for few
+    rows of either), and for programs bound by memory."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.few_rows.template import few_rows_templates, may_have_few_rows
-    from spaces.templates.gpu.template import gpu_contraction_templates
     from spaces.templates.gpu_memory.template import gpu_memory_templates
     from spaces.templates.tensor_cores.template import takes_halves, tensor_core_templates
+    from spaces.templates.thread_products.template import thread_product_templates
 
     if attention := attention_templates(task):
         return attention
     found: list[Template] = []
     if task.shapes or takes_halves(task) or may_have_few_rows(task):
         match = match_contraction(task)
-        found = tensor_core_templates(task, match)
-        if task.shapes and not found:
-            found = gpu_contraction_templates(task, match)
+        found = tensor_core_templates(task, match) or thread_product_templates(task, match)
         found = [*found, *few_rows_templates(task, match)]
     return found or [*gpu_memory_templates(task)]
 
