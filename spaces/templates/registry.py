@@ -27,8 +27,8 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for attention, for products (in halves on tensor cores, else by threads, and for few
-    rows of either), and for programs bound by memory."""
+    """Templates for attention, for products (in halves on tensor cores, else by threads, and those
+    with few rows), and for programs bound by memory."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.few_rows.template import few_rows_templates, may_have_few_rows

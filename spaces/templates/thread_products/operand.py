@@ -30,7 +30,15 @@ class Operand:
     """
 
     def __init__(
-        self, T: Any, source: Source, dense: int | None, tile: Tile, *, threads: int, ahead: bool, late: bool
+        self,
+        T: Any,
+        source: Source,
+        dense: int | None,
+        tile: Tile,
+        *,
+        threads: int,
+        ahead: bool,
+        late: bool,
     ) -> None:
         self._t, self.source, self._dense, self.tile = T, source, dense, tile
         self._threads, self._ahead = threads, ahead
