@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from spaces.templates.products.product import UNIT
 from spaces.templates.products.source import Source
 from spaces.templates.thread_products.knobs import ITEM, VECTOR
 from spaces.templates.thread_products.places import Tile
-from spaces.templates.thread_program import narrow
+from spaces.templates.thread_program import keep, narrow
 
 _KIND = "float32"
 
@@ -70,18 +71,22 @@ class Operand:
         """Say which thread copies, and which tile; the tile's first row."""
         T, tile = self._t, self.tile
         self._batch = batch
-        row = number * tile.rows
-        row = T.Bind(T.min(row, self._size - tile.rows) if self.is_whole else row)
+        # Whoever reads or stores vectors has to see that they begin at multiples of their size.
+        unit = gcd(self._size, VECTOR) if self.is_whole else VECTOR
+        row = number * (tile.rows // unit)
+        if self.is_whole:
+            row = T.min(row, (self._size - tile.rows) // unit)
+        row = keep(T, row) * unit
         self._copies = None if tile.copies >= self._threads else thread < tile.copies
         slot, term = tile.copy(thread)
-        self._slot, self._term = T.Bind(slot), T.Bind(term)
-        first = T.Bind(row + tile.row(self._slot))
+        self._slot, self._term = slot, term
+        first = row + tile.row(slot)
         self._rows = []
         for turn in range(self._turns):
             place = first + tile.row(tile.copy(turn * self._threads)[0])
             if not self.is_whole:
                 place = T.min(place, self._size - (tile.width if tile.turned else 1))
-            self._rows.append(T.Bind(place))
+            self._rows.append(place)
         return row
 
     def read_at(self, slot: Any) -> None:
@@ -95,7 +100,8 @@ class Operand:
             if self._ahead:
                 self._copy(turn, stage, term)
             else:
-                self._load(turn, term)
+                with self._where_it_copies():
+                    self._load(turn, term)
 
     def finish(self, stage: Any) -> None:
         """Store what registers hold."""

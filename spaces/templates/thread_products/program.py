@@ -18,7 +18,7 @@ from spaces.templates.thread_products import knobs as k
 from spaces.templates.thread_products.operand import Operand
 from spaces.templates.thread_products.places import place_lane, tile_of_operand
 from spaces.templates.thread_products.results import Results
-from spaces.templates.thread_program import begin_program
+from spaces.templates.thread_program import begin_program, keep
 
 
 def write_thread_product(match: Match, product: Product, tile: k.ThreadTile, gpu: Gpu) -> Any:
@@ -79,14 +79,15 @@ class _Writer:
         for side in self._sides:
             side.allocate(pool, tile.stages)
         pool.commit()
-        *tiles, batch = self._grid.place(block)
+        *tiles, places = self._grid.place(block)
+        batch = {axis: keep(T, place) for axis, place in places.items()}
         warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
         warps = (warp // tile.column_warps, warp % tile.column_warps)
         first = []
         for side, number, *own in zip(self._sides, tiles, warps, lanes, strict=True):
             row = side.begin_at(thread, number, batch)
             side.read_at(side.tile.first_slot(*own))
-            first.append(T.Bind(row + side.tile.first_row(*own)))
+            first.append(row + side.tile.first_row(*own))
         sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
@@ -101,14 +102,17 @@ class _Writer:
         self._wait(0)
         for side in self._sides:
             side.read(0, 0)
+        now = T.alloc_buffer((2,), "int32", scope="local")
+        T.buffer_store(now, 0, [0])
         with T.serial(self._grid.steps) as step:
-            ahead = step + tile.stages - 1
-            self._copy(T.Bind(ahead % tile.stages), ahead)
-            stage, following = T.Bind(step % tile.stages), T.Bind((step + 1) % tile.stages)
+            stage, last = now[0], tile.stages - 1
+            self._copy(T.Select(stage == 0, last, stage - 1), step + last)
             for term in range(tile.depth - 1):
                 self._add(sums, term, stage, term + 1)
-            self._wait(following)
-            self._add(sums, tile.depth - 1, following, 0)
+            T.buffer_store(now, T.Select(stage == last, 0, stage + 1), [1])
+            self._wait(now[1])
+            self._add(sums, tile.depth - 1, now[1], 0)
+            T.buffer_store(now, now[1], [0])
 
     def _copy(self, stage: Any, step: Any) -> None:
         """Begin to fill a stage."""
