@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Any
 
+import numpy as np
+
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, describe, factors
@@ -70,7 +72,9 @@ class Product:
         axis = self.dense_axis(operand)
         if axis is None or self.c.axes[axis].symbolic:
             return 1
-        return gcd(self.c.axes[axis].extent, UNIT * 8 // self.c.operands[operand].bits)
+        # Of several shapes that are estimated together a known extent is that of each.
+        extent = int(np.max(self.c.axes[axis].extent))
+        return gcd(extent, UNIT * 8 // self.c.operands[operand].bits)
 
     @property
     def batch(self) -> tuple[int, ...]:

@@ -80,11 +80,13 @@ class ThreadTile:
         return self.stages * (self.rows + self.columns) * self.depth * ITEM
 
 
-def choices_of(gpu: Gpu) -> dict[str, tuple[int, ...]]:
+def choices_of(product: Product, gpu: Gpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob on a device."""
+    # Of two operands with dense terms the columns' factors take most registers, and copies others.
+    has_room = copies_ahead(gpu) or any(product.turned)
     return {
         ROW_VECTORS: (1, 2, 4),
-        COLUMN_VECTORS: (1, 2, 4),
+        COLUMN_VECTORS: (1, 2, 4) if has_room else (1, 2),
         ROW_WARPS: (1, 2, 4, 8),
         COLUMN_WARPS: (1, 2, 4, 8),
         ROW_LANES: (4, 8),

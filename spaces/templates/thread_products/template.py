@@ -27,7 +27,7 @@ def family_of(gpu: Gpu) -> Family:
     """How a product is written for a device."""
     return Family(
         NAME,
-        lambda _: knobs.choices_of(gpu),
+        lambda product: knobs.choices_of(product, gpu),
         knobs.tile_of,
         knobs.feasible,
         write_thread_product,
