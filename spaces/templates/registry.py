@@ -27,22 +27,22 @@ def template_named(task: Task, name: str) -> Template | None:
 
 
 def gpu_templates(task: Task) -> list[Template]:
-    """Templates for attention, for products (on tensor cores, in single where sizes are symbolic,
-    and for few rows), and for programs bound by memory."""
+    """Templates for attention, for products (on tensor cores, by threads, and with few rows), and
+    for programs bound by memory."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.few_rows.template import few_rows_templates, may_have_few_rows
-    from spaces.templates.gpu.template import gpu_contraction_templates
     from spaces.templates.gpu_memory.template import gpu_memory_templates
     from spaces.templates.tensor_cores.template import may_multiply, tensor_core_templates
+    from spaces.templates.thread_products.template import thread_product_templates
 
     if attention := attention_templates(task):
         return attention
     found: list[Template] = []
     if task.shapes or may_multiply(task) or may_have_few_rows(task):
         match = match_contraction(task)
-        found = gpu_contraction_templates(task, match) if task.shapes else []
-        found += [*tensor_core_templates(task, match), *few_rows_templates(task, match)]
+        found = [*tensor_core_templates(task, match), *thread_product_templates(task, match)]
+        found = [*found, *few_rows_templates(task, match)]
     return found or [*gpu_memory_templates(task)]
 
 

@@ -46,6 +46,15 @@ def narrow(T: Any, size: Any) -> Any:
     return T.Cast("int32", size) if known is None else known
 
 
+def keep(T: Any, value: Any) -> Any:
+    """A value in 32 bits that is computed once: TVM repeats what is only bound where it is used."""
+    if isinstance(value, int):
+        return value
+    kept = T.alloc_buffer((1,), "int32", scope="local")
+    T.buffer_store(kept, T.Cast("int32", value), [0])
+    return kept[0]
+
+
 def exchange(T: Any, value: Any, distance: int) -> Any:
     """The value of the thread of a warp whose number differs in one bit.
 

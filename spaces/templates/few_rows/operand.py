@@ -30,8 +30,8 @@ class Operand:
     ) -> None:
         self._t, self._product, self._number, self._tensor = T, product, number, tensor
         self._extents, self._vector = extents, vector
-        last = product.axes_of(number)[-1:] if product.turned[number] else (product.reduction,)
-        self._dense = next((product.c.axes[axis].dims[number] for axis in last), None)
+        axis = product.dense_axis(number)
+        self._dense = None if axis is None else product.c.axes[axis].dims[number]
 
     @property
     def size(self) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.product import Product
 from tuner.task import Instance
 
 MOST_ROWS = 32
@@ -57,8 +57,8 @@ def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> R
         few=few,
         weights=weights,
         turned=product.turned[weights],
-        width=_widest(product, weights),
-        few_width=1 if product.turned[few] else _widest(product, few),
+        width=product.widest(weights),
+        few_width=1 if product.turned[few] else product.widest(few),
         item=items[weights],
         few_item=items[few],
         most_rows=None if is_open else max(sizes[few]),
@@ -68,15 +68,3 @@ def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> R
 def _sizes(product: Product, operand: int, known: Sequence[Sequence[int]]) -> list[int]:
     """Rows, or columns, of an operand for each shape."""
     return [prod(extents[axis] for axis in product.axes_of(operand)) for extents in known]
-
-
-def _widest(product: Product, operand: int) -> int:
-    """Elements of the widest load with which the dense dimension of an operand is read in whole
-    loads, each of which begins at a multiple of its size."""
-    c = product.c
-    if not product.turned[operand]:
-        dense = product.reduction
-    else:
-        dense = c.rows[-1] if operand == c.rows_of else c.column
-    most = UNIT * 8 // c.operands[operand].bits
-    return 1 if c.axes[dense].symbolic else gcd(c.axes[dense].extent, most)

@@ -70,17 +70,22 @@ class Grid:
         Some tiles of A follow one another, so that blocks that run together share tiles of B.
         """
         T, group = self._t, self._group
-        rest = T.Bind(number % (self._a_tiles * self._b_tiles))
-        first = T.Bind(rest // (group * self._b_tiles) * group)
+        batch, rest = self._divide(number, self._a_tiles * self._b_tiles)
+        of_group, inside = self._divide(rest, group * self._b_tiles)
+        first = T.Bind(of_group * group)
         size = T.Bind(T.min(self._a_tiles - first, group))
-        inside = T.Bind(rest % (group * self._b_tiles))
-        number = number // (self._a_tiles * self._b_tiles)
-        split = T.Bind(number % self._splits)
-        number = batch = T.Bind(number // self._splits)
-        places = {}
+        number, split = self._divide(batch, self._splits)
+        batch, places = number, {}
         for axis in reversed(self._batch):
             extent = narrow(T, multiply([self._extents[axis]]))
-            places[axis] = T.Bind(batch % extent)
-            batch = batch // extent
-        a, b = T.Bind(first + inside % size), T.Bind(inside // size)
-        return Part(a, b, places, number, split)
+            batch, places[axis] = self._divide(batch, extent)
+        b, a = self._divide(inside, size)
+        return Part(T.Bind(first + a), b, places, number, split)
+
+    def _divide(self, number: Any, by: Any) -> tuple[Any, Any]:
+        """A quotient and what is left, of numbers that are not negative: TVM does not know that of
+        open sizes, and would write a case for each sign."""
+        T = self._t
+        if isinstance(self.parts, int):
+            return T.Bind(number // by), T.Bind(number % by)
+        return T.Bind(T.truncdiv(number, by)), T.Bind(T.truncmod(number, by))

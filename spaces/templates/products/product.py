@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
+
+import numpy as np
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.symbolic import NO_VALUES
@@ -63,6 +65,20 @@ class Product:
         """The operand that is A of a setting, and the one that is B."""
         c = self.c
         return (c.columns_of, c.rows_of) if swap else (c.rows_of, c.columns_of)
+
+    def dense_axis(self, operand: int) -> int | None:
+        """The axis along which an operand's terms, or its rows where it is turned, lie."""
+        return (self.axes_of(operand) or (None,))[-1] if self.turned[operand] else self.reduction
+
+    def widest(self, operand: int) -> int:
+        """Elements of the widest load with which the dense axis of an operand is read in whole
+        loads, each of which begins at a multiple of its size."""
+        axis = self.dense_axis(operand)
+        if axis is None or self.c.axes[axis].symbolic:
+            return 1
+        # Of several shapes that are estimated together a known extent is that of each.
+        extent = int(np.max(self.c.axes[axis].extent))
+        return gcd(extent, UNIT * 8 // self.c.operands[operand].bits)
 
     @property
     def batch(self) -> tuple[int, ...]:

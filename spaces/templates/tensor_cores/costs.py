@@ -13,6 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import SUM_BYTES
+from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
     HELD,
     SINGLES,
@@ -32,8 +33,6 @@ _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _COPY_ISSUES = 6.0
 """Instructions of a thread for an element that it copies."""
-_KEPT = 0.8
-"""The share of the L2 cache that operands have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,8 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
-    moved = _count_moved(product, gpu, tile, a_tiles, b_tiles)
+    sizes = tile.rows, tile.columns
+    moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, tile.group)
     streaming = moved / gpu.memory_bytes_per_cycle
     alone = rates.ALONE * np.minimum(cycles, streaming)
     cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
@@ -149,21 +149,3 @@ def _copying(product: Product, tile: Tile) -> Any:
             if tile.element is not SINGLES:  # of these each copy is under way, without a register
                 cycles = cycles + rates.ceil(each, HELD) * rates.LATENCY
     return cycles
-
-
-def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: Any) -> Any:
-    """Bytes between the L2 cache and the device's memory."""
-    item = tile.element.bytes
-    sizes = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
-    rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
-    result = rows * width * product.batch_extent * product.out_bits / 8
-    once = 1.0 * sum(sizes) + result
-    # Tiles at the same time: so many of A by so many of B, each of which is read once for them.
-    together = np.minimum(gpu.multiprocessors, a_tiles * b_tiles)
-    down = np.minimum(tile.group, a_tiles)
-    across = np.minimum(rates.ceil(together, down), b_tiles)
-    read = (down * tile.rows + across * tile.columns) * product.depth * item
-    turns = a_tiles * b_tiles * product.batch_extent / (down * across)
-    return np.where(
-        once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)
-    )

@@ -8,8 +8,7 @@ from itertools import cycle, islice
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
-from tests.spaces.emulation.knob_samples import spread
-from tests.spaces.emulation.samples import AMPERE, Sample, Value
+from tests.spaces.emulation.samples import AMPERE, Sample, Value, spread
 from tests.spaces.templates.few_rows.few_row_programs import PROGRAMS, space_for, task_for
 from tuner.candidate import of_knobs
 

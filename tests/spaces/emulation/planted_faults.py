@@ -23,7 +23,7 @@ class Kind(Enum):
 class Program(Enum):
     """A right program, from `tests.spaces.emulation.programs`.
 
-    TILED: a float32 product of the template for symbolic dimensions, in shared memory.
+    TILED: a float32 product that threads multiply, of open rows, in shared memory.
     STAGED: a product by TVM's rules whose stages come by `cp.async`.
     HOPPER: a product of the template for Hopper: TMA, mbarriers, wgmma, warps with roles.
     STORED: the same; threads fill a tile in shared memory with results, and TMA stores it.
@@ -78,7 +78,7 @@ FAULTS = (
     Fault(
         Kind.GUARD,
         Program.TILED,
-        "rows past the end of an operand are read",
+        "terms past the end of an operand are read",
         "drop_guard_of_load",
     ),
     Fault(

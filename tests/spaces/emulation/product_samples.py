@@ -9,8 +9,7 @@ from itertools import cycle, islice
 from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
-from tests.spaces.emulation.knob_samples import spread
-from tests.spaces.emulation.samples import Sample, Value
+from tests.spaces.emulation.samples import Sample, Value, spread
 from tests.spaces.templates.tensor_cores.products import (
     PROGRAMS,
     ROWS,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from spaces.check.case import Case
 from spaces.check.reference import reference
 from spaces.codegen.artifact import build_artifact, load_kernel
@@ -15,9 +17,12 @@ from spaces.devices.emulated import ZonedChecker
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import specialise
 from spaces.targets.target import emulate_target
+from spaces.templates.base import Columns, Knobs, Template, every, setting
 from tuner.task import Instance, Task
 
 AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
+OLD = emulate_target('{"kind":"cuda","arch":"sm_75"}')
+"""A device before copies went on by themselves."""
 EACH = 5
 """Samples in which each value of a knob is, where there are enough of them."""
 Value = tuple[str, int]
@@ -39,6 +44,28 @@ class Sample:
     settings: str
     values: tuple[Value, ...]
     instances: tuple[Instance, ...] = ((),)
+
+
+def spread(template: Template, number: int) -> list[Knobs]:
+    """Random settings, no two of them equal, each value of a knob that is within the limits in
+    `EACH` of them or, of fewer settings, in about as many as any other.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    columns = every(template)
+    left = list(np.flatnonzero(np.isfinite(template.costs_s(columns))))
+    rng, counts = np.random.default_rng(0), Counter[Value]()
+    known = Counter((knob, v) for knob in template.choices for v in columns[knob][left].tolist())
+    found: list[Knobs] = []
+    for _ in range(number):
+        short = [value for value, most in known.items() if counts[value] < min(EACH, most)]
+        rarest = min(short, key=lambda value: counts[value], default=None)
+        row = int(rng.choice(_with(columns, left, rarest)))
+        left.remove(row)
+        found.append(setting(columns, row))
+        counts.update(found[-1].items())
+    return found
 
 
 def check(sample: Sample) -> list[str]:
@@ -85,3 +112,11 @@ def _cases(task: Task, instance: Instance) -> tuple[Case, ...]:
     """Inputs and right outputs of a task on one shape."""
     module = specialise(task_module(task.module), dict(instance))
     return reference(module, f"sample-{task.key}-{instance}").cases
+
+
+def _with(columns: Columns, rows: list[Any], value: Value | None) -> list[Any]:
+    """The rows with a value of a knob; all for None."""
+    if value is None:
+        return rows
+    knob, wanted = value
+    return [row for row in rows if columns[knob][row] == wanted]

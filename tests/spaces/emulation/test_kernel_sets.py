@@ -19,7 +19,6 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.templates.base import Knobs, draw, setting
 from spaces.templates.registry import templates_of
-from tests.contracts.programs import write_down
 from tests.spaces.emulation.samples import AMPERE
 from tests.spaces.templates.tensor_cores.products import HOPPER, Sizes, task_for
 from tuner.candidate import Candidate, of_knobs, specialise_for
@@ -45,7 +44,7 @@ def kernels(task: Task) -> list[Candidate]:
         seen = Counter(item for knobs in found for item in knobs.items())
         found.append(min(left[:50], key=lambda knobs: sum(seen[item] for item in knobs.items())))
         left.remove(found[-1])
-    return [write_down(space, knobs).candidate for knobs in found]
+    return [of_knobs(knobs, space.name) for knobs in found]
 
 
 def applied(source: str, dims: Any, copies: tuple[int, ...] = (), **arguments: int) -> Any:

@@ -9,23 +9,22 @@ from typing import Any
 
 import pytest
 
-from spaces.templates.gpu.knob_model import block_of
 from tests.spaces.emulation import (
     attention_samples,
     few_row_samples,
-    knob_samples,
     memory_samples,
     product_samples,
     rule_samples,
+    thread_product_samples,
 )
-from tests.spaces.emulation.samples import Sample, rare, wrong
+from tests.spaces.emulation.samples import AMPERE, OLD, Sample, rare, wrong
 from tests.spaces.templates.tensor_cores import byte_products, products, single_products
 from tests.spaces.templates.tensor_cores.products import Programs
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
 _LONG = (pytest.mark.long, pytest.mark.timeout(1800))
-_IN_ALL = {"convolution", "float16 in float32", "softmax", "all symbolic"}
+_IN_ALL = {"convolution", "float16 in float32", "softmax"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
 _WIDTHS = "of (1, 2, 3, 4, 8, 16)"
 _REFUSED = {
@@ -71,31 +70,17 @@ def has_tiles_and_stages(sample: Sample) -> bool:
     return min(spatial, default=3) > 2.5 and (not stages or prod(stages) >= 4)
 
 
-@pytest.mark.parametrize(("name", "number"), cases(knob_samples.PROGRAMS))
-def test_samples_of_the_template_are_right_on_every_shape(name: str, number: int) -> None:
-    settings = knob_samples.settings_of(name, number)
-    assert wrong(knob_samples.sample(name, knobs) for knobs in settings) == {}
-
-
-@pytest.mark.parametrize("name", knob_samples.PROGRAMS)
-def test_each_value_of_a_knob_is_in_some_of_the_template_s_samples(name: str) -> None:
-    settings = knob_samples.settings_of(name, _MANY)
-    assert len({str(knobs) for knobs in settings}) == _MANY
-    values = [item for knobs in settings for item in knobs.items()]
-    assert rare(values, knob_samples.values_of(name)) == {}
-
-
-@pytest.mark.parametrize("name", knob_samples.PROGRAMS)
-def test_sizes_are_of_two_and_a_half_tiles_and_more_and_no_multiples(name: str) -> None:
-    for knobs in knob_samples.settings_of(name, _MANY):
-        sizes, block = knob_samples.sizes_of(name, knobs), block_of(knobs)
-        assert sizes.rows >= 2.5 * block.rows
-        assert sizes.columns >= 2.5 * block.columns
-        assert sizes.depth >= 4 * block.depth
-        tiled = [(sizes.rows, block.rows)]
-        if name != knob_samples.WHOLE:
-            tiled += [(sizes.columns, block.columns), (sizes.depth, block.depth)]
-        assert all(size % tile for size, tile in tiled if tile > 1), knobs
+@pytest.mark.parametrize("number", [6, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
+def test_samples_of_products_that_threads_multiply_are_right_in_every_layout_and_shape(
+    target: str, number: int
+) -> None:
+    drawn = list(thread_product_samples.drawn(target, number))
+    assert len({sample.settings for sample in drawn}) == number
+    if number == _MANY:
+        values = (value for sample in drawn for value in sample.values)
+        assert rare(values, thread_product_samples.values_of(target)) == {}
+    assert wrong(drawn) == {}
 
 
 @pytest.mark.parametrize("number", [5, pytest.param(_MANY, marks=_LONG)])

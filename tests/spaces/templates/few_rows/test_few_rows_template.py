@@ -21,6 +21,7 @@ from spaces.templates.few_rows.knobs import FewTile, tile_of
 from spaces.templates.few_rows.roles import Roles
 from spaces.templates.few_rows.template import NAME
 from spaces.templates.registry import templates_of
+from spaces.templates.thread_products.template import NAME as THREADS
 from tests.needed import needs_nvcc
 from tests.spaces.templates.few_rows.few_row_programs import PROGRAMS, matmul, space_for, task_for
 from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER
@@ -63,19 +64,19 @@ def test_it_comes_after_templates_for_any_number_of_rows() -> None:
     few, many = (open_product(HOPPER, rows, nt=True) for rows in ([1, 64], [64, 4096]))
     assert names(few) == [*names(many), NAME]
     assert NAME not in names(many)
-    single = names(open_product(HOPPER, [1, 64], kind="float32"))
-    assert single == ["kernel:gpu-contraction-1", "kernel:ampere-tf32x3-product-1", NAME]
+    single = open_product(HOPPER, [1, 64], kind="float32")
+    assert names(single) == ["kernel:ampere-tf32x3-product-1", THREADS, NAME]
 
 
 def test_many_rows_and_other_types_are_left_to_others() -> None:
-    assert names(product(AMPERE, 32, 200, 64, kind="float32"))[-1] == NAME
-    assert NAME not in names(product(AMPERE, 33, 200, 64, kind="float32"))
+    assert names(product(AMPERE, 32, 200, 64, kind="float32"))[-2:] == [THREADS, NAME]
+    assert names(product(AMPERE, 33, 200, 64, kind="float32"))[-1] == THREADS
     assert NAME not in names(product(AMPERE, 1, 200, 64, kind="float64"))
 
 
 def test_devices_without_copies_ahead_have_it_too() -> None:
     old = emulate_target('{"kind":"cuda","arch":"sm_70"}')
-    assert names(product(old, 1, 200, 64, nt=True)) == [NAME]
+    assert names(product(old, 1, 200, 64, nt=True)) == [THREADS, NAME]
 
 
 # ---- settings

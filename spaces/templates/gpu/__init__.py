@@ -1,1 +1,0 @@
-"""Contractions on a GPU: thread blocks, shared memory, register tiles."""

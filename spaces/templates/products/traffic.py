@@ -1,0 +1,39 @@
+"""What a product in tiles moves between a device's memory and its L2 cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spaces.targets.gpu import Gpu
+from spaces.templates.gpu_rates import ceil
+from spaces.templates.products.product import Product
+
+_KEPT = 0.8
+"""The share of the L2 cache that operands have."""
+
+
+def count_moved(
+    product: Product, gpu: Gpu, tiles: tuple[Any, Any], sizes: tuple[Any, Any], group: Any
+) -> Any:
+    """Bytes of both operands and of the result.
+
+    Args:
+        tiles: of A, and of B; `sizes` are rows of one of each.
+        group: tiles of A whose blocks follow one another.
+    """
+    c, item = product.c, product.c.operands[0].bits / 8
+    own = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
+    results = product.extent(c.rows_of) * product.extent(c.columns_of) * product.batch_extent
+    result = results * product.out_bits / 8
+    once = 1.0 * sum(own) + result
+    # Tiles at the same time: so many of A by so many of B, each of which is read once for them.
+    together = np.minimum(gpu.multiprocessors, tiles[0] * tiles[1])
+    down = np.minimum(group, tiles[0])
+    across = np.minimum(ceil(together, down), tiles[1])
+    read = (down * sizes[0] + across * sizes[1]) * product.depth * item
+    turns = tiles[0] * tiles[1] * product.batch_extent / (down * across)
+    return np.where(
+        once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)
+    )

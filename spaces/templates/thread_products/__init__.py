@@ -1,0 +1,1 @@
+"""Products whose threads multiply by themselves, a number at a time."""

@@ -1,0 +1,111 @@
+"""Where elements of tiles lie in shared memory, and who copies and reads them.
+
+All sizes are powers of two. Each function takes numbers or expressions. No two of the threads that
+the memory serves at once meet in a bank: neither those that copy nor those that read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.targets.gpu import WARP
+from spaces.templates.products.product import Product
+from spaces.templates.thread_products.knobs import VECTOR, ThreadTile, width_of
+
+_UNITS = 8
+"""Vectors that lie next to one another in all banks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The tile of one operand, of some rows by some terms.
+
+    Where rows are dense in memory, those of a term lie next to one another. Else terms of a row do;
+    then rows have numbers, called slots, by which neighbouring threads have neighbouring ones.
+
+    Attributes:
+        turned: whether rows are dense.
+        lanes: threads of a warp along the rows.
+        vectors: of rows that a thread has.
+        width: elements of a copy.
+    """
+
+    turned: bool
+    rows: int
+    depth: int
+    lanes: int
+    vectors: int
+    width: int
+
+    @property
+    def copies(self) -> int:
+        """Copies of all threads."""
+        return self.rows * self.depth // self.width
+
+    def copy(self, number: Any) -> tuple[Any, Any]:
+        """The slot, or row, and the term where a copy begins.
+
+        Of a number whose bits are those of two others it is the sum of theirs. A warp copies what
+        lies next to one another.
+        """
+        dense = min((self.rows if self.turned else self.depth) // self.width, WARP)
+        if not self.turned:
+            return number // dense, number % dense * self.width
+        line = number // dense
+        return (number % dense + line // self.depth * dense) * self.width, line % self.depth
+
+    def row(self, slot: Any) -> Any:
+        """The row of a slot."""
+        if self.turned:
+            return slot
+        group = VECTOR * self.lanes
+        return slot // group * group + slot % self.lanes * VECTOR + slot % group // self.lanes
+
+    def offset(self, slot: Any, term: Any) -> Any:
+        """Where an element lies: of terms, vectors of neighbouring rows are in other banks."""
+        if self.turned:
+            return term * self.rows + slot
+        units = self.depth // VECTOR
+        unit = term // VECTOR ^ slot // (_UNITS // units) % units
+        return slot * self.depth + unit * VECTOR + term % VECTOR
+
+    def first_row(self, warp: Any, lane: Any) -> Any:
+        """The first row of a thread, by its warp along this side and its place in it."""
+        return warp * self.vectors * VECTOR * self.lanes + lane * VECTOR
+
+    def first_slot(self, warp: Any, lane: Any) -> Any:
+        """The slot of a thread's first row."""
+        if self.turned:
+            return self.first_row(warp, lane)
+        return warp * self.vectors * VECTOR * self.lanes + lane
+
+    def own_row(self, number: Any) -> Any:
+        """How far a row of a thread is behind its first."""
+        return number // VECTOR * VECTOR * self.lanes + number % VECTOR
+
+    def own_slot(self, number: Any) -> Any:
+        """How far the slot of a thread's row is behind the first."""
+        return self.own_row(number) if self.turned else number * self.lanes
+
+
+def place_lane(lane: Any, row_lanes: int) -> tuple[Any, Any]:
+    """The place of a thread within a warp: along the rows, and along the columns.
+
+    Of the side with few places threads that differ in the lowest bit alone have the same vector on
+    the other one, so that the memory serves half a warp at once (as CUTLASS has it, see
+    "Efficient GEMM in CUDA": RowMajorInterleaved).
+    """
+    few = lane // (WARP // 2) * 2 + lane % 2
+    many = lane // 2 % (WARP // 4)
+    return (few, many) if row_lanes == 4 else (many, few)
+
+
+def tile_of_operand(product: Product, tile: ThreadTile, operand: int) -> Tile:
+    """The tile of an operand of a product, of one setting."""
+    if operand == product.c.rows_of:
+        rows, lanes, vectors = tile.rows, tile.row_lanes, tile.row_vectors
+    else:
+        rows, lanes, vectors = tile.columns, tile.column_lanes, tile.column_vectors
+    width = width_of(product, operand)
+    return Tile(product.turned[operand], rows, tile.depth, lanes, vectors, width)

@@ -1,0 +1,162 @@
+"""The program of a product that threads multiply.
+
+Each step of a block begins to fill the stage of shared memory that was used last, and multiplies.
+Threads read the factors of a term before they multiply those of the term before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spaces.targets.gpu import WARP, Gpu
+from spaces.templates.contraction.match import Match
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.grid import Grid
+from spaces.templates.products.product import Product
+from spaces.templates.products.source import read_source
+from spaces.templates.thread_products import knobs as k
+from spaces.templates.thread_products.operand import Operand
+from spaces.templates.thread_products.places import place_lane, tile_of_operand
+from spaces.templates.thread_products.results import Results
+from spaces.templates.thread_program import begin_program, keep
+
+
+def write_thread_product(match: Match, product: Product, tile: k.ThreadTile, gpu: Gpu) -> Any:
+    """The PrimFunc of a setting.
+
+    Args:
+        match: the program, tidied up.
+        gpu: the device: whether it copies ahead; its grid is as large as the product.
+    """
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    with IRBuilder() as builder, T.prim_func():
+        tensors = begin_program(T, [*match.schedule.mod["main"].params])
+        epilogue = Epilogue(match, product.c, tensors)
+        _Writer(T, product, tile, epilogue, match.main, ahead=k.copies_ahead(gpu)).write()
+    return builder.get()
+
+
+class _Writer:
+    """Writes one program."""
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        tile: k.ThreadTile,
+        epilogue: Epilogue,
+        main: Any,
+        *,
+        ahead: bool,
+    ) -> None:
+        self._t, self._tile, self._ahead = T, tile, ahead
+        extents = [axis.dom.extent for axis in main.iter_vars]
+        self._numbers = product.sides(0)
+        self._sides: list[Operand] = []
+        self._late: Operand | None = None
+        for number in self._numbers:
+            source = read_source(product, number, epilogue.operands[number], extents)
+            axis = product.dense_axis(number)
+            dense = None if axis is None else product.c.axes[axis].dims[number]
+            own = tile_of_operand(product, tile, number)
+            late = number == k.late_of(product)
+            way = Operand(T, source, dense, own, threads=tile.threads, ahead=ahead, late=late)
+            self._sides.append(way)
+            self._late = way if late else self._late
+        sides = [(side.source, side.tile.rows) for side in self._sides]
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, splits=1)
+        self._results = Results(T, product, self._numbers, epilogue, extents, self._sides)
+
+    def write(self) -> None:
+        """Write what the threads do."""
+        T, tile = self._t, self._tile
+        T.device_entry()
+        block = T.cta_id([self._grid.parts])
+        thread = T.thread_id([tile.threads])
+        pool = T.SMEMPool()
+        for side in self._sides:
+            side.allocate(pool, tile.stages)
+        pool.commit()
+        part = self._grid.place(block)
+        batch = {axis: keep(T, place) for axis, place in part.batch.items()}
+        warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
+        warps = (warp // tile.column_warps, warp % tile.column_warps)
+        first = []
+        for side, number, *own in zip(self._sides, (part.a, part.b), warps, lanes, strict=True):
+            row = side.begin_at(thread, number, batch)
+            side.read_at(side.tile.first_slot(*own))
+            first.append(row + side.tile.first_row(*own))
+        sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
+        with T.unroll(tile.sums) as i:
+            T.buffer_store(sums, T.float32(0), [i])
+        self._multiply(sums)
+        self._results.store(sums, first, batch)
+
+    def _multiply(self, sums: Any) -> None:
+        """Go through all terms."""
+        T, tile = self._t, self._tile
+        for step in range(tile.stages - 1):
+            self._copy(step, step)
+        self._wait(0)
+        for side in self._sides:
+            side.read(0, 0)
+        now = T.alloc_buffer((2,), "int32", scope="local")
+        T.buffer_store(now, 0, [0])
+        with T.serial(self._grid.steps) as step:
+            stage, last = now[0], tile.stages - 1
+            self._copy(T.Select(stage == 0, last, stage - 1), step + last)
+            for term in range(tile.depth - 1):
+                self._add(sums, term, stage, term + 1)
+            T.buffer_store(now, T.Select(stage == last, 0, stage + 1), [1])
+            self._wait(now[1])
+            self._add(sums, tile.depth - 1, now[1], 0)
+            T.buffer_store(now, now[1], [0])
+
+    def _copy(self, stage: Any, step: Any) -> None:
+        """Begin to fill a stage."""
+        for side in self._sides:
+            side.copy(stage, step)
+        if self._ahead:
+            self._t.evaluate(self._t.ptx["cp.async.commit_group"]())
+
+    def _wait(self, stage: Any) -> None:
+        """Wait until a stage is there, and no thread reads the one before it."""
+        T = self._t
+        for side in self._sides:
+            side.finish(stage)
+        if self._ahead:
+            T.evaluate(T.ptx["cp.async.wait_group"](self._tile.stages - 2))
+        T.evaluate(T.cuda.cta_sync())
+
+    def _add(self, sums: Any, term: int, stage: Any, following: int) -> None:
+        """Add the products of a term, and read the factors of the one that follows.
+
+        Args:
+            stage: of the term that follows.
+        """
+        T, late = self._t, self._late
+        for side in self._sides:
+            if side is not late:
+                side.read(stage, following)
+        rows, columns = self._sides
+        if late is None or not late.begins_at(following):
+            with T.unroll(self._count(rows)) as i, T.unroll(self._count(columns)) as j:
+                self._add_one(sums, term, i, j)
+            return
+        other = rows if late is columns else columns
+        for number in range(self._count(late)):
+            with T.unroll(self._count(other)) as i:
+                self._add_one(sums, term, *((i, number) if late is columns else (number, i)))
+            late.read_vector(stage, following, number)
+
+    def _count(self, side: Operand) -> int:
+        """Rows, or columns, of a thread."""
+        return k.VECTOR * side.tile.vectors
+
+    def _add_one(self, sums: Any, term: int, row: Any, column: Any) -> None:
+        rows, columns = self._sides
+        own = row * self._count(columns) + column
+        more = rows.factor(term, row) * columns.factor(term, column)
+        self._t.buffer_store(sums, sums[own] + more, [own])

@@ -1,0 +1,104 @@
+"""How the sums of a product reach the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.places import place_axes
+from spaces.templates.products.product import Product
+from spaces.templates.thread_products.knobs import VECTOR
+from spaces.templates.thread_products.operand import Operand
+
+
+class Results:
+    """Stores a thread's sums, in vectors where the result's rows begin at multiples of them.
+
+    Args:
+        T: TVM's script.
+        numbers: the operands of rows and of columns.
+        extents: of the axes of the contraction.
+        sides: what a thread has of rows, and of columns.
+    """
+
+    def __init__(
+        self,
+        T: Any,
+        product: Product,
+        numbers: tuple[int, int],
+        epilogue: Epilogue,
+        extents: Sequence[Any],
+        sides: Sequence[Operand],
+    ) -> None:
+        self._t, self._product, self._numbers = T, product, numbers
+        self._epilogue, self._extents, self._sides = epilogue, extents, sides
+        self._along = self._find_dense()
+        self._width = 1 if self._along is None else VECTOR
+
+    def _find_dense(self) -> int | None:
+        """The side along which vectors are stored: 0 is that of rows; None where none is."""
+        product = self._product
+        if product.out_dense is None or product.c.axes[product.out_dense].symbolic:
+            return None
+        if product.c.axes[product.out_dense].extent % VECTOR:
+            return None
+        return int(product.out_dense == product.c.column)
+
+    def store(self, sums: Any, first: Sequence[Any], batch: Mapping[int, Any]) -> None:
+        """Store what a thread has.
+
+        Args:
+            first: its first row, and its first column.
+        """
+        T, width = self._t, self._width
+        along = self._along or 0
+        counts = [VECTOR * side.tile.vectors for side in self._sides]
+        steps = [1, 1]
+        steps[along] = width
+        self._value = T.alloc_buffer((width,), str(self._epilogue.result.dtype), scope="local")
+        with T.unroll(counts[0] // steps[0]) as i, T.unroll(counts[1] // steps[1]) as j:
+            numbers = (i * steps[0], j * steps[1])
+            places = [
+                row + side.tile.own_row(number)
+                for row, side, number in zip(first, self._sides, numbers, strict=True)
+            ]
+            with self._where_there_is(places):
+                for part in range(width):
+                    own, at = [*numbers], [*places]
+                    own[along] += part
+                    at[along] += part
+                    total = sums[own[0] * counts[1] + own[1]]
+                    value = self._epilogue.value(total, self._axes_at(at, batch))
+                    T.buffer_store(self._value, value, [part])
+                self._put(self._axes_at(places, batch))
+
+    def _put(self, axes: list[Any]) -> None:
+        """Store a vector, or a number."""
+        T, width = self._t, self._width
+        index = self._epilogue.index(axes)
+        if width == 1:
+            T.buffer_store(self._epilogue.result, self._value[0], index)
+            return
+        dense = self._product.c.axes[self._product.out_dense or 0].out_dim or 0
+        index[dense] = T.ramp(index[dense], 1, width)
+        T.buffer_store(self._epilogue.result, self._value[T.ramp(0, 1, width)], index)
+
+    def _where_there_is(self, places: Sequence[Any]) -> ExitStack:
+        """A frame of what is done for a row and a column within the result."""
+        T, stack = self._t, ExitStack()
+        known = [
+            side.has(place)
+            for side, place in zip(self._sides, places, strict=True)
+            if not side.is_whole
+        ]
+        if known:
+            stack.enter_context(T.If(T.And(*known) if len(known) > 1 else known[0]))
+            stack.enter_context(T.Then())
+        return stack
+
+    def _axes_at(self, places: Sequence[Any], batch: Mapping[int, Any]) -> list[Any]:
+        """A value for each axis of the contraction."""
+        at = dict(zip(self._numbers, places, strict=True))
+        return place_axes(self._product, self._extents, at, batch)
