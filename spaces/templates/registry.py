@@ -41,7 +41,7 @@ def gpu_templates(task: Task) -> list[Template]:
     found: list[Template] = []
     if task.shapes or may_multiply(task) or may_have_few_rows(task):
         match = match_contraction(task)
-        found = [*tensor_core_templates(task, match), *thread_product_templates(task, match)]
+        found = [*thread_product_templates(task, match), *tensor_core_templates(task, match)]
         found = [*found, *few_rows_templates(task, match)]
     return found or [*gpu_memory_templates(task)]
 
