@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.targets.gpu import WARP
 
 Tensors = Sequence[tuple[Any, Any]]
@@ -44,6 +44,11 @@ def narrow(T: Any, size: Any) -> Any:
     """A size in 32 bits: a number where it is known, else an expression."""
     known = tvm_compat.as_int(size)
     return T.Cast("int32", size) if known is None else known
+
+
+def widen(*sizes: Any) -> tuple[Any, ...]:
+    """Sizes, or places, in 64 bits: of what may have more elements than 32 bits count."""
+    return tuple(rewrite.cast("int64", size) for size in sizes)
 
 
 def exchange(T: Any, value: Any, distance: int) -> Any:

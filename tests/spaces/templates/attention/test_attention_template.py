@@ -38,7 +38,11 @@ from tests.spaces.templates.attention.attentions import (
     Sizes,
     task_for,
 )
-from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
+from tests.spaces.templates.tensor_cores.test_hopper_template import (
+    compile_setting,
+    disassemble,
+    find_left,
+)
 
 pytestmark = pytest.mark.tvm
 
@@ -115,6 +119,12 @@ def test_blocks_share_the_keys_of_few_rows_and_have_all_heads_that_look_at_them(
     few, many = (space_of(*each, target).ranked[0] for each in (GROUPED, PROMPT))
     assert (few["heads"], many["splits"]) == (4, 1)
     assert few["splits"] > 1
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_what_blocks_leave_of_open_sizes_is_counted_in_64_bits(target: str) -> None:
+    left = find_left(space_of(*OPEN, target))
+    assert {str(number.ty.dtype) for number in left} == {"int64"}
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,25 @@ def compile_setting(space: KnobSpace, knobs: Knobs, target_json: str = HOPPER) -
         return tvm.compile(module, target=target, tir_pipeline=cuda_pipeline()).mod
 
 
+def find_left(space: KnobSpace) -> list[Any]:
+    """Sizes and places of what blocks leave for others in the device's memory, in a setting where
+    they share sums."""
+    import tvm_ffi
+    from tvm import ir, tirx
+
+    knobs = next(each for each in space.ranked if each["splits"] > 1)
+    function = space.write(of_knobs(knobs, space.name)).mod["main"]
+    found: list[tuple[Any, Any]] = []
+    looks = [
+        (ir.TensorLoad, lambda node: found.append((node.source, node.indices))),
+        (tirx.BufferStore, lambda node: found.append((node.buffer, node.indices))),
+    ]
+    tvm_ffi.structural_walk(function.body, looks)
+    passed = [parameter.name for parameter in function.params]
+    left = [(b, at) for b, at in found if b.scope() == "global" and b.name not in passed]
+    return [size for buffer, at in left for size in (*buffer.shape, *at)]
+
+
 # ---- what it takes
 
 
