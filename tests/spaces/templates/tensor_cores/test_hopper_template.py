@@ -127,6 +127,17 @@ def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
     assert "kernel:hopper-product-2" in spaces
 
 
+@needs_nvcc
+@pytest.mark.parametrize(("consumers", "columns"), [(1, 128), (2, 96)])
+def test_registers_of_blocks_with_few_sums_are_estimated(consumers: int, columns: int) -> None:
+    space = space_of(task_for("NT", LARGE[0]))
+    knobs = best(space, consumers=consumers, parts=1, columns=columns)
+    source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
+    use = compile_cuda(source, "sm_90a").uses["main_kernel"]
+    estimated = hopper_knobs.tile_of(knobs).registers(gpu_of(HOPPER))
+    assert use.registers <= estimated <= 1.5 * use.registers
+
+
 def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -> None:
     least = {}
     for m in (64, 512, 4096):
