@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.targets.gpu import WARP
 
 Tensors = Sequence[tuple[Any, Any]]
@@ -53,6 +53,11 @@ def keep(T: Any, value: Any) -> Any:
     kept = T.alloc_buffer((1,), "int32", scope="local")
     T.buffer_store(kept, T.Cast("int32", value), [0])
     return kept[0]
+
+
+def widen(*sizes: Any) -> tuple[Any, ...]:
+    """Sizes, or places, in 64 bits: of what may have more elements than 32 bits count."""
+    return tuple(rewrite.cast("int64", size) for size in sizes)
 
 
 def exchange(T: Any, value: Any, distance: int) -> Any:

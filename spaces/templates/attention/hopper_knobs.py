@@ -89,8 +89,10 @@ class HopperAttentionTile:
         return (heads.sums + self.keys) // 2 + self.keys // 4 + _OTHER_REGISTERS
 
     def registers(self, heads: Heads) -> Any:
-        """Registers that the compiler gives each thread: its share of all, in steps of eight."""
-        return np.minimum(_ALL_REGISTERS // self.threads // 8 * 8, _MOST_REGISTERS)
+        """Registers that the compiler gives each thread: those of a thread that multiplies, which
+        gets more from those that copy where its share of all, in steps of eight, is less."""
+        share = np.minimum(_ALL_REGISTERS // self.threads // 8 * 8, _MOST_REGISTERS)
+        return np.minimum(self.own_registers(heads), share)
 
 
 def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:

@@ -72,7 +72,7 @@ class AttentionKernels:
     """See `spaces.templates.thread_template.Kernels`; sizes are `Heads`.
 
     Attributes:
-        heads: the sizes of the largest shape: in all of them heads are as wide.
+        heads: the largest sizes of all shapes; in all of them heads are as wide.
     """
 
     family: Family
@@ -123,10 +123,11 @@ def attention_templates(task: Task) -> list[Template]:
     with refusals(f"the template for attention, {task.name}"):
         attention = read_attention(task_module(task.module)["main"])
         shapes = {i: _sizes_of(attention, dict(i)) for i, _ in task.shapes}
-        heads = max(shapes.values(), key=_work, default=None) or _sizes_of(attention, {})
+        each = [*shapes.values()] or [_sizes_of(attention, {})]
         families = (HOPPER, AMPERE) if gpu.architecture == gpus.HOPPER else (AMPERE,)
+        typical, largest = max(each, key=_work), _cover(each)
         return [
-            ThreadTemplate(AttentionKernels(family, heads, gpu), gpu, heads, shapes)
+            ThreadTemplate(AttentionKernels(family, largest, gpu), gpu, typical, shapes)
             for family in families
         ]
     return []
@@ -141,6 +142,14 @@ def _sizes_of(attention: Attention, values: Mapping[str, int]) -> Heads:
     )
     seen = 1.0 if find_limit(a) is None else _SEEN_CAUSAL
     return Heads(batch, rows, keys, width, columns, seen, find_group(a).heads)
+
+
+def _cover(each: Sequence[Heads]) -> Heads:
+    """The largest sizes of several shapes."""
+    batch, rows, keys = (
+        max(sizes) for sizes in zip(*((h.batch, h.rows, h.keys) for h in each), strict=True)
+    )
+    return replace(each[0], batch=batch, rows=rows, keys=keys)
 
 
 def _work(heads: Heads) -> int:

@@ -10,7 +10,7 @@ from spaces.ir import rewrite
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles, multiply, place_axes, spread
 from spaces.templates.products.product import Product
-from spaces.templates.thread_program import DEVICE_ENTRY, narrow
+from spaces.templates.thread_program import DEVICE_ENTRY, narrow, widen
 
 Place = tuple[Any, Any]
 """A row and a column."""
@@ -48,13 +48,12 @@ class Totals:
             narrow(T, multiply([extents[axis] for axis in product.axes_of(side)])) for side in sides
         )
         self.batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
-        self._results = self.rows * self.columns * self.batches
 
     def allocate(self) -> None:
         """Make room for sums that blocks leave."""
         if self._splits > 1:
-            size = self._splits * self._results
-            self._left = self._t.alloc_buffer((size,), self._kind, scope="global")
+            sizes = widen(self._splits, self.batches, self.rows, self.columns)
+            self._left = self._t.alloc_buffer(sizes, self._kind, scope="global")
 
     def is_inside(self, at: Place) -> Any:
         """Whether there is such a row and column."""
@@ -70,8 +69,7 @@ class Totals:
         if self._splits == 1:
             self._finish(total, at, batch)
         else:
-            line = (split * self.batches + number) * self.rows + at[0]
-            self._t.buffer_store(self._left, total, [line * self.columns + at[1]])
+            self._t.buffer_store(self._left, total, widen(split, number, *at))
 
     def write_adding(self) -> None:
         """Write the kernel that adds up what blocks have left, in the order of the terms."""
@@ -85,17 +83,19 @@ class Totals:
 
     def _add(self) -> None:
         T = self._t
-        block = T.cta_id([count_tiles(self._results, _THREADS)])
+        batches, rows, columns = widen(self.batches, self.rows, self.columns)
+        results = batches * rows * columns
+        block = T.cta_id([T.Cast("int32", count_tiles(results, _THREADS))])
         thread = T.thread_id([_THREADS])
-        place = T.Bind(block * _THREADS + thread)
-        with T.If(place < self._results), T.Then():
+        place = T.Bind(widen(block)[0] * _THREADS + thread)
+        with T.If(place < results), T.Then():
             total = T.alloc_buffer((1,), self._kind, scope="local")
             T.buffer_store(total, rewrite.cast(self._kind, 0), [0])
+            at = (place // columns % rows, place % columns)
+            number = place // columns // rows
             with T.unroll(self._splits) as split:
-                more = self._left[split * self._results + place]
+                more = self._left[(*widen(split), number, *at)]
                 T.buffer_store(total, total[0] + more, [0])
-            at = (place // self.columns % self.rows, place % self.columns)
-            number = place // self.columns // self.rows
             batch = spread(self._extents, self._product.batch, number)
             self._finish(total[0], at, {axis: T.Bind(own) for axis, own in batch.items()})
 

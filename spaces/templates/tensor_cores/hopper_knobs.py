@@ -35,7 +35,6 @@ PERSISTENT, BULK_STORES = "persistent", "bulk_stores"
 
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
-_MANY_SUMS = 48
 _BARRIER_BYTES = 16
 
 
@@ -85,9 +84,9 @@ class HopperTile:
         return self.stages * (count_stage_bytes(self) + _BARRIER_BYTES) + result
 
     def registers(self, gpu: Gpu) -> Any:
-        """See `Tile`. With many sums the compiler honours `setmaxnreg`, and a block takes all."""
-        few, all_of_them = self.sums + _OTHER_REGISTERS, register_limit(gpu, self.threads)
-        return np.where(self.sums < _MANY_SUMS, few, all_of_them)
+        """See `Tile`: an estimate. The compiler honours `setmaxnreg`, with which a block takes all
+        there are, only where it has about that many sums."""
+        return self.sums + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
         """See `Tile`. Small instructions take as long as their operands are read."""
@@ -131,7 +130,7 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     Args:
         product: of the largest shape.
     """
-    good = tile.sums + _OTHER_REGISTERS <= register_limit(gpu, tile.threads)
+    good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
     good &= left_bytes(product, tile) <= MOST_LEFT_BYTES

@@ -23,11 +23,13 @@ from spaces.targets.target import parse_target
 from spaces.templates.attention import hopper_knobs, knobs
 from spaces.templates.attention.ampere import write_ampere_attention
 from spaces.templates.attention.causal import find_limit
+from spaces.templates.attention.costs import estimate
 from spaces.templates.attention.groups import ALONE, find_group
 from spaces.templates.attention.knobs import AttentionTile, Heads, tile_of
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import write_program
 from spaces.templates.base import every, setting
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
 from tests.spaces.templates.attention.attentions import (
@@ -38,7 +40,11 @@ from tests.spaces.templates.attention.attentions import (
     Sizes,
     task_for,
 )
-from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
+from tests.spaces.templates.tensor_cores.test_hopper_template import (
+    compile_setting,
+    disassemble,
+    find_left,
+)
 
 pytestmark = pytest.mark.tvm
 
@@ -115,6 +121,37 @@ def test_blocks_share_the_keys_of_few_rows_and_have_all_heads_that_look_at_them(
     few, many = (space_of(*each, target).ranked[0] for each in (GROUPED, PROMPT))
     assert (few["heads"], many["splits"]) == (4, 1)
     assert few["splits"] > 1
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER])
+def test_what_blocks_leave_of_open_sizes_is_counted_in_64_bits(target: str) -> None:
+    left = find_left(space_of(*OPEN, target))
+    assert {str(number.ty.dtype) for number in left} == {"int64"}
+
+
+def test_the_limit_of_what_blocks_leave_holds_in_every_shape() -> None:
+    # The shape with the most work is the one of few rows.
+    shapes = ((1, 1 << 23), (4000, 1000))
+    known = tuple(((("m", m), ("n", n)), 1.0) for m, n in shapes)
+    template, *_ = templates_of(replace(task_for(*OPEN), shapes=known))
+    columns = every(template)
+    feasible = np.isfinite(template.costs_s(columns))
+    left = 4.0 * 32 * 4000 * (128 + 2) * columns["splits"]
+    assert max(left[feasible]) <= MOST_LEFT_BYTES < max(left)
+
+
+@needs_nvcc
+def test_blocks_of_few_registers_are_estimated_to_share_a_multiprocessor() -> None:
+    gpu, space = gpu_of(HOPPER), space_of(*SHORT, HOPPER)
+    few = {"consumers": 1, "keys": 32, "stages": 2, "splits": 1}
+    knobs = next(each for each in space.ranked if few.items() <= each.items())
+    source = compile_setting(space, knobs, HOPPER).imports[0].inspect_source("cuda")
+    (use,) = compile_cuda(source, "sm_90a").uses.values()
+    _, sizes = SHORT
+    heads = Heads(12 * 8, sizes.rows, sizes.keys, sizes.width, sizes.columns, 1.0)
+    tile = hopper_knobs.tile_of(knobs)
+    assert use.registers <= tile.registers(heads) <= 1.5 * use.registers
+    assert estimate(heads, gpu, tile).resident > 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tests.spaces.templates.tensor_cores.test_hopper_template import (
     LARGE,
     compile_setting,
     disassemble,
+    find_left,
 )
 
 pytestmark = pytest.mark.tvm
@@ -56,6 +57,11 @@ def test_blocks_share_the_terms_of_sums_where_results_are_few(target: str) -> No
         for task in (task_for("NT", Sizes(*sizes), target) for sizes in SHARED_AND_NOT)
     )
     assert few["splits"] > 1 == many["splits"]
+
+
+def test_what_blocks_leave_of_open_sizes_is_counted_in_64_bits() -> None:
+    left = find_left(space_of("open rows", Sizes("m", 4096, 4096)))
+    assert {str(number.ty.dtype) for number in left} == {"int64"}
 
 
 @needs_nvcc

@@ -51,6 +51,25 @@ def compile_setting(space: KnobSpace, knobs: Knobs, target_json: str = HOPPER) -
         return tvm.compile(module, target=target, tir_pipeline=cuda_pipeline()).mod
 
 
+def find_left(space: KnobSpace) -> list[Any]:
+    """Sizes and places of what blocks leave for others in the device's memory, in a setting where
+    they share sums."""
+    import tvm_ffi
+    from tvm import ir, tirx
+
+    knobs = next(each for each in space.ranked if each["splits"] > 1)
+    function = space.write(of_knobs(knobs, space.name)).mod["main"]
+    found: list[tuple[Any, Any]] = []
+    looks = [
+        (ir.TensorLoad, lambda node: found.append((node.source, node.indices))),
+        (tirx.BufferStore, lambda node: found.append((node.buffer, node.indices))),
+    ]
+    tvm_ffi.structural_walk(function.body, looks)
+    passed = [parameter.name for parameter in function.params]
+    left = [(b, at) for b, at in found if b.scope() == "global" and b.name not in passed]
+    return [size for buffer, at in left for size in (*buffer.shape, *at)]
+
+
 # ---- what it takes
 
 
@@ -106,6 +125,17 @@ def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
     space = TaskSpace(task_for("NT", Sizes(200, 136, 72)))
     spaces = {space.realize_draft(Draft("t", seed, seed)).candidate.space for seed in range(20)}
     assert "kernel:hopper-product-2" in spaces
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("consumers", "columns"), [(1, 128), (2, 96)])
+def test_registers_of_blocks_with_few_sums_are_estimated(consumers: int, columns: int) -> None:
+    space = space_of(task_for("NT", LARGE[0]))
+    knobs = best(space, consumers=consumers, parts=1, columns=columns)
+    source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
+    use = compile_cuda(source, "sm_90a").uses["main_kernel"]
+    estimated = hopper_knobs.tile_of(knobs).registers(gpu_of(HOPPER))
+    assert use.registers <= estimated <= 1.5 * use.registers
 
 
 def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -> None:
