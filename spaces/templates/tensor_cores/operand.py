@@ -10,6 +10,7 @@ from spaces.templates.products.product import UNIT, Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
+    BYTES,
     HELD,
     LINE_BYTES,
     PATTERN_BYTES,
@@ -26,7 +27,7 @@ class Operand:
     """The tiles of one operand.
 
     A tile lies in pieces, one behind the other, of lines of 128 bytes. Where the terms of a sum are
-    dense a line has those of one row; else rows of one term.
+    dense a line has those of one row; else rows of one term, in 64 bytes where there are so few.
 
     Args:
         T: TVM's script.
@@ -40,6 +41,7 @@ class Operand:
         self._t, self.source, self._threads = T, source, threads
         self.rows, self.depth = rows, depth
         self._element = element_of(source.kind)
+        self._line = gcd(rows, self._element.line) if source.turned else self._element.line
         self._lines = depth if source.turned else lines
 
     def allocate(self, pool: Any, stages: int) -> None:
@@ -145,7 +147,7 @@ class Operand:
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
-        line = self._element.line
+        line = self._line
         if self.source.turned:
             lines = row // line * self.depth + term
             return lines * LINE_BYTES // UNIT
@@ -162,20 +164,26 @@ class Operand:
     def offset(self, row: Any, term: Any) -> Any:
         """Where an element of a tile lies, by the swizzle of its line."""
         along, line = (row, term) if self.source.turned else (term, row)
-        size, each = self._element.line, UNIT // self._element.bytes
+        size, each = self._line, UNIT // self._element.bytes
         if self.source.turned:
             first = along // size * self._lines + line
         else:
             first = (line // self._lines * (self.depth // size) + along // size) * self._lines
             first = first + line % self._lines
-        unit = along % size // each ^ self._turn_units(first)
+        unit = along % size // each ^ self._turn_units(first, size // each)
         return first * size + unit * each + along % each
 
-    def _turn_units(self, line: Any) -> Any:
-        """What the numbers of a line's units are changed by: as tensor maps do. Of single precision
-        a warp reads two units of each of four lines by words, for which others are apart."""
-        if self._element is SINGLES and self.source.turned:
+    def _turn_units(self, line: Any, units: int) -> Any:
+        """What the numbers of a line's units are changed by, so that what a warp reads at once lies
+        in other banks: as tensor maps do, for eight lines that follow one another. Of turned lines
+        it reads two units of each of four by words, of bytes each other pair of 16
+        (`spaces.templates.tensor_cores.byte_fragments`).
+        """
+        if self.source.turned and self._element is SINGLES:
             return line % 4 * 2
+        if self.source.turned and self._element is BYTES:
+            pair = line // 4 % 4
+            return pair if units == LINE_BYTES // UNIT // 2 else pair * 2 + line % 2
         return line % (LINE_BYTES // UNIT)
 
 
@@ -216,11 +224,11 @@ class MappedOperand(Operand):
             batch = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *batch])
             self._rank = len(found)
-            self._map = encode_map(T, source.tensor, found, [self._element.line, self._lines])
+            self._map = encode_map(T, source.tensor, found, [self._line, self._lines])
 
     def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
         """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
-        T, lines, size = self._t, self._lines, self._element.line
+        T, lines, size = self._t, self._lines, self._line
         others = [batch[axis] for axis in self._batch]
         if self.source.turned:
             pieces = [[row + at, term] for at in range(0, self.rows, size)]

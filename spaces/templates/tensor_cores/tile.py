@@ -25,7 +25,7 @@ LINE_BYTES, PATTERN_BYTES = 128, 1024
 which that repeats."""
 HELD = 64
 """Elements that a thread has under way, at most, where threads copy one by one."""
-_INSTRUCTION_BYTES = 32
+_INSTRUCTION_BYTES, _LEAST_ROWS = 32, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class Element:
     def line(self) -> int:
         """Elements of a line."""
         return LINE_BYTES // self.bytes
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that lie next to one another in a line, at least."""
+        return min(self.line, _LEAST_ROWS)
 
 
 HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
@@ -156,4 +161,4 @@ def left_bytes(product: Product, tile: Tile) -> Any:
 def fits_lines(product: Product, tile: Tile) -> Any:
     """Whether rows that are dense in an operand lie in whole lines."""
     rows = [count_rows(product, tile, operand) for operand in range(2) if product.turned[operand]]
-    return np.all([each % tile.element.line == 0 for each in rows], axis=0)
+    return np.all([each % tile.element.least_rows == 0 for each in rows], axis=0)

@@ -20,6 +20,7 @@ from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
+from tests.spaces.templates.tensor_cores import products, single_products
 from tests.spaces.templates.tensor_cores.byte_products import PROGRAMS, matmul
 from tests.spaces.templates.tensor_cores.products import (
     AMPERE,
@@ -130,6 +131,26 @@ def test_quantised_products_of_onnx_have_it(tmp_path: Path) -> None:
     for program in programs:
         task = task_of(program, AMPERE, name="product")
         assert [t.name for t in templates_of(task)] == [WARPS]
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
+def test_large_products_of_smaller_types_are_estimated_to_take_less(target: str) -> None:
+    sizes, gpu = Sizes(4096, 4096, 4096), gpu_of(target)
+    rates = {8: 2.0, 16: 1.0, 32: 1 / 6}
+    programs: dict[int, Program] = {
+        8: lambda s: matmul(s, nt=True),
+        16: lambda s: products.matmul(s, nt=True),
+        32: lambda s: single_products.matmul(s, nt=True),
+    }
+    took = {}
+    for bits, program in programs.items():
+        task = task_with(program, sizes, target)
+        template = next(t for t in templates_of(task) if "-product-" in t.name)
+        took[bits] = KnobSpace(task, template).least_s
+        operations = 2 * 4096**3 / (gpu.tensor_operations * rates[bits])
+        assert took[bits] > operations / (gpu.multiprocessors * gpu.hertz)
+    assert took[8] < 0.7 * took[16]
+    assert took[16] < 0.25 * took[32]
 
 
 @needs_nvcc
