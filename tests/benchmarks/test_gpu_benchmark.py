@@ -140,8 +140,8 @@ def test_without_a_device_each_row_and_the_file_say_that_times_are_a_models(
     known = json.loads(written.read_text())
     (row,) = known["rows"].values()
     assert row["device"] == "emulated sm_90"
-    # One model predicts and times: they differ by the guards, which a prediction lets all pass.
-    assert row["ours"]["predicted_us"] == pytest.approx(row["ours"]["best_us"], rel=0.1)
+    # The template's model predicts, and another one times what the emulated device counts.
+    assert row["ours"]["best_us"] / 2 < row["ours"]["predicted_us"] < row["ours"]["best_us"] * 2
     said = {"torch, sanitizer, tests, metaschedule": "left out: the device is emulated"}
     assert known["missing"] == said
     assert "emulated, by a model" in capsys.readouterr().out
