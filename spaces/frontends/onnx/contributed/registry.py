@@ -14,6 +14,7 @@ from typing import Any
 from spaces.frontends.onnx.contributed.as_onnx import AS_ONNX
 from spaces.frontends.onnx.contributed.attention import ATTENTION
 from spaces.frontends.onnx.contributed.elementwise import ELEMENTWISE
+from spaces.frontends.onnx.contributed.grouped_attention import GROUPED_ATTENTION
 from spaces.frontends.onnx.contributed.normalization import NORMALIZATION
 from spaces.frontends.onnx.contributed.packed import PACKED
 from spaces.frontends.onnx.contributed.quantized import QUANTIZED
@@ -24,7 +25,14 @@ DOMAIN = "com.microsoft"
 ONE_MACHINES = "com.microsoft.nchwc"
 """Operators of a file that is meant for the machine that wrote it."""
 _OPERATORS: Mapping[str, Write] = MappingProxyType(
-    {**AS_ONNX, **ATTENTION, **ELEMENTWISE, **NORMALIZATION, **QUANTIZED}
+    {
+        **AS_ONNX,
+        **ATTENTION,
+        **ELEMENTWISE,
+        **GROUPED_ATTENTION,
+        **NORMALIZATION,
+        **QUANTIZED,
+    }
 )
 _AMONG_ONNX = frozenset({"SimplifiedLayerNormalization"})
 """Those that are written as if they were ONNX's own."""
