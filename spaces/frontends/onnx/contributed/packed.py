@@ -1,8 +1,7 @@
 """Operators on weights of 2, 4 and 8 bits, several of them in a byte, with a scale for each block.
 
-A byte holds the first of its numbers in its lowest bits. Weights stay packed in the module, see
-`spaces.lowering.packed_weights`: one program makes floats of them where they are needed. A product
-has them in the type of its other operand and sums in float32, whatever `accuracy_level` allows.
+One program makes floats of them where they are needed (`packed_codes`). A product has them in the
+type of its other operand and sums in float32, whatever `accuracy_level` allows.
 """
 
 from __future__ import annotations
@@ -13,43 +12,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from spaces.frontends.onnx.contributed.text import has, read_attribute
+from spaces.frontends.onnx.converters.elementwise.packed_codes import (
+    FIRST,
+    Codes,
+    emit_unpacked,
+    pack,
+    within,
+)
 from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.frontends.onnx.sizes import Size
 from spaces.frontends.precision import WIDE, in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_float
-from spaces.lowering.packed_weights import UNPACKS
 from spaces.lowering.relax_rewrite import constant
 
 _BITS = (2, 4, 8)
-_SIGNS = {"int4": 8, "int2": 2, "uint4": 0, "uint2": 0}
-"""Types of less than a byte, and what is added to one so that none is negative."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Codes:
-    """Numbers of so many bits, packed along their last axis.
-
-    Attributes:
-        tensor: of uint8, or of floats, which are what they are.
-    """
-
-    tensor: Any
-    bits: int
-
-    def read(self, tensor: Any, place: Sequence[Any]) -> Any:
-        """One of them in float32, within a tensor program whose operand is `tensor`."""
-        *front, last = place
-        if tensor.dtype != "uint8":
-            return tensor[(*front, last)].astype(WIDE)
-        each = 8 // self.bits
-        byte = tensor[(*front, last // each)].astype("int32")
-        if each == 1:
-            return byte.astype(WIDE)
-        return ((byte >> (last % each * self.bits)) & ((1 << self.bits) - 1)).astype(WIDE)
 
 
 def _shaped(builder: Any, value: Value, shape: Sequence[int]) -> Any:
@@ -116,7 +94,7 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
     blocks, blob = -(-depth // block), block * bits // 8
     _check(node, 1, (columns, blocks, blob))
     _check(node, 2, (columns, blocks))
-    codes = _Codes(_shaped(builder, node.operand(1), (columns, blocks * blob)), bits)
+    codes = Codes(_shaped(builder, node.operand(1), (columns, blocks * blob)), bits)
     scales = _shaped(builder, node.operand(2), (columns, blocks))
     zeros = _read_zeros(node, builder, bits, (columns, blocks))
     groups = node.operand(4).tensor(builder) if has(node, 4) else None
@@ -127,7 +105,7 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
     def unpack(packed: Any, scale: Any, *rest: Any) -> Any:
         def weight(row: Any, column: Any) -> Any:
             group = (
-                row // block if groups is None else _within(rest[-1][row].astype("int64"), blocks)
+                row // block if groups is None else within(rest[-1][row].astype("int64"), blocks)
             )
             zero = 2.0 ** (bits - 1) if zeros is None else zeros.read(rest[0], (column, group))
             real = (codes.read(packed, (column, row)) - zero) * scale[column, group].astype(WIDE)
@@ -135,25 +113,10 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
 
         return te.compute((depth, columns), weight, name="unpacked")
 
-    return _emit(builder, unpack, codes.tensor, scales, *more)
+    return emit_unpacked(builder, unpack, codes.tensor, scales, *more)
 
 
-def _within(number: Any, size: int) -> Any:
-    """The place of an axis that is nearest to a number of 64 bits."""
-    from tvm import tirx
-
-    none, last = (tirx.const(place, "int64") for place in (0, size - 1))
-    return tirx.max(tirx.min(number, last), none)
-
-
-def _emit(builder: Any, compute: Any, *operands: Any) -> Any:
-    attributes = {UNPACKS: True}
-    return builder.emit_te(
-        compute, *operands, primfunc_name_hint="unpacked", primfunc_attrs=attributes
-    )
-
-
-def _read_zeros(node: Node, builder: Any, bits: int, shape: Sequence[int]) -> _Codes | None:
+def _read_zeros(node: Node, builder: Any, bits: int, shape: Sequence[int]) -> Codes | None:
     """What stands for zero in each block: packed, or floats; None where it is the middle one.
 
     Args:
@@ -167,20 +130,15 @@ def _read_zeros(node: Node, builder: Any, bits: int, shape: Sequence[int]) -> _C
     packed = zeros.dtype == "uint8"
     whole = (*shape[:-1], -(-shape[-1] * bits // 8)) if packed else (*shape,)
     _check(node, 3, whole)
-    return _Codes(_shaped(builder, zeros, whole), bits)
+    return Codes(_shaped(builder, zeros, whole), bits)
 
 
-def _pack(node: Node, builder: Any, number: int, bits: int) -> _Codes:
-    """An operand of a type of less than a byte, which the graph keeps in bytes, packed."""
+def _pack(node: Node, number: int) -> Codes:
+    """An operand of a type of less than a byte, packed."""
     value, array = node.operand(number), node.array(number)
-    if value.narrow not in _SIGNS or array is None:
+    if value.narrow not in FIRST or array is None:
         raise node.refused(f"its operand {number} is of {value.kind}, or is not known")
-    codes = (array.astype("int32") + _SIGNS[value.narrow]).astype("uint8")
-    each = 8 // bits
-    spare = [(0, 0)] * (codes.ndim - 1) + [(0, -codes.shape[-1] % each)]
-    apart = np.pad(codes, spare).reshape(*codes.shape[:-1], -1, each)
-    shifts = bits * np.arange(each, dtype="uint8")
-    return _Codes(constant(np.bitwise_or.reduce(apart << shifts, axis=-1)), bits)
+    return pack(array, value.narrow)
 
 
 def _rows(node: Node, builder: Any) -> Any:
@@ -192,11 +150,11 @@ def _rows(node: Node, builder: Any) -> Any:
     sizes = [size or 0 for size in shape]
     if data.kind == "uint8":
         bits = _read_bits(node)
-        codes, zero = _Codes(data.tensor(builder), bits), 2.0 ** (bits - 1)
+        codes, zero = Codes(data.tensor(builder), bits), 2.0 ** (bits - 1)
         sizes[-1] *= 8 // bits
-    elif data.narrow in _SIGNS:
+    elif data.narrow in FIRST:
         bits = int(data.narrow[-1])
-        codes, zero = _pack(node, builder, 0, bits), float(_SIGNS[data.narrow])
+        codes, zero = _pack(node, 0), float(-FIRST[data.narrow])
     else:
         raise node.refused(f"its table is of {data.kind}")
     rank = len(sizes)
@@ -206,12 +164,10 @@ def _rows(node: Node, builder: Any) -> Any:
     scaled = [*sizes]
     scaled[along] = -(-sizes[along] // block)
     _check(node, 2, scaled)
-    zeros: _Codes | None = None
+    zeros: Codes | None = None
     if has(node, 3):
         narrow = node.operand(3).narrow
-        zeros = (
-            _pack(node, builder, 3, bits) if narrow else _read_zeros(node, builder, bits, scaled)
-        )
+        zeros = _pack(node, 3) if narrow else _read_zeros(node, builder, bits, scaled)
     axes = _Axes(gathered, along, block, sizes)
     return _gather(node, builder, codes, zeros if zeros is not None else zero, axes)
 
@@ -227,7 +183,7 @@ class _Axes:
     sizes: Sequence[int]
 
 
-def _gather(node: Node, builder: Any, codes: _Codes, zeros: _Codes | float, axes: _Axes) -> Any:
+def _gather(node: Node, builder: Any, codes: Codes, zeros: Codes | float, axes: _Axes) -> Any:
     from tvm import te, tirx
 
     scale, dims = node.operand(2), node.shape(1)
@@ -240,7 +196,7 @@ def _gather(node: Node, builder: Any, codes: _Codes, zeros: _Codes | float, axes
             before, after = len(front), len(front) + len(dims)
             index = indices[place[before:after]].astype("int64")
             index = tirx.Select(index < 0, index + most, index)
-            whole = [*place[:before], _within(index, most), *place[after:]]
+            whole = [*place[:before], within(index, most), *place[after:]]
             group = [*whole]
             group[axes.along] = whole[axes.along] // axes.block
             zero = zeros if isinstance(zeros, float) else zeros.read(rest[0], group)
@@ -252,7 +208,7 @@ def _gather(node: Node, builder: Any, codes: _Codes, zeros: _Codes | float, axes
 
     more = [] if isinstance(zeros, float) else [zeros.tensor]
     operands = [codes.tensor, scale.tensor(builder), node.tensor(1, builder), *more]
-    return _emit(builder, read, *operands)
+    return emit_unpacked(builder, read, *operands)
 
 
 PACKED: Mapping[str, Convert] = MappingProxyType(
