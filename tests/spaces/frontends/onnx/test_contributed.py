@@ -254,6 +254,10 @@ def named(call: str, known: Mapping[str, Array]) -> dict[str, Array]:
     [
         ("QLinearAdd(x, xs, xz, z, zs, zz, ys, yz)", "uint8[s,8] x, uint8[s,8] z"),
         ("QLinearMul(x, xs, xz, z, zs, zz, ys, yz)", "uint8[s,8] x, uint8[1,8] z"),
+        (
+            "QLinearWhere(which, x, xs, xz, z, zs, zz, ys, yz)",
+            "bool[s,1] which, uint8[s,8] x, uint8[1,8] z",
+        ),
         ("QLinearSigmoid(x, xs, xz, zs, zz)", "uint8[s,8] x"),
         ("QLinearLeakyRelu<alpha = 0.1>(x, xs, xz, ys, yz)", "uint8[s,8] x"),
         ("QLinearGlobalAveragePool(x, xs, xz, xs, xz)", "uint8[1,3,5,5] x"),
