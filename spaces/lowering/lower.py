@@ -18,14 +18,13 @@ from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.concats import put_off_concats
-from spaces.lowering.constants import mark_constants
+from spaces.lowering.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.index_bounds import bound_indices
 from spaces.lowering.layouts.channels_last import channels_last
 from spaces.lowering.layouts.transposed import without_transposed
-from spaces.lowering.packed_weights import give_packed, hold_packed
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,

@@ -1,7 +1,7 @@
 """Numbers of 2, 4 and 8 bits, several of them in a byte, and programs that make floats of them.
 
 A byte holds the first of its numbers in its lowest bits. Constants stay packed in the module, see
-`spaces.lowering.packed_weights`.
+`spaces.lowering.constants`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.precision import WIDE
-from spaces.lowering.packed_weights import UNPACKS
+from spaces.lowering.constants import UNPACKS
 from spaces.lowering.relax_rewrite import constant
 
 FIRST = {"int4": -8, "int2": -2, "uint4": 0, "uint2": 0}
