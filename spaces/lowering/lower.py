@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -17,7 +18,7 @@ from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.concats import put_off_concats
-from spaces.lowering.constants import mark_constants
+from spaces.lowering.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
@@ -80,26 +81,27 @@ def lower(module: Any, target: Any) -> Any:
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
-        prepared = _prepare(module)
+        without_packed, packed = hold_packed(module)
+        prepared = _prepare(without_packed)
         if not row.on_host:
             prepared = sort_last_axes(prepared)
         if row.graph_pass:
             prepared = _tidy(load(row.graph_pass)(prepared, target))
-        lowered = _lower(prepared, packs_weights=row.packs_weights)
+        lowered = _lower(prepared, packed, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
     return _mark(put_back(lowered, find_partitioned(module)), row.kind)
 
 
-def _lower(prepared: Any, *, packs_weights: bool) -> Any:
+def _lower(prepared: Any, packed: Mapping[str, Any], *, packs_weights: bool) -> Any:
     if not packs_weights:
-        return _without_aliases(with_plain_shapes(_programs(prepared)))
+        return _without_aliases(with_plain_shapes(give_packed(_programs(prepared), packed)))
     try:
         lowered = _programs(_tidy(channels_last(put_off_concats(prepared))))
     except Exception as error:  # TVM raises whatever its C++ side threw
         note(error, "layouts stay as they are", level=logging.WARNING)
         lowered = _programs(prepared)
-    return mark_constants(_without_aliases(with_plain_shapes(lowered)))
+    return mark_constants(_without_aliases(with_plain_shapes(give_packed(lowered, packed))))
 
 
 def _read_kind(module: Any) -> str | None:

@@ -214,6 +214,8 @@ class _Graph:
         if function := find_contributed(node, seen):
             return self._call(function, node, seen)
         if node.domain not in STANDARD_DOMAINS:
+            if found := convert_node(node, seen, self.builder):
+                return [self._keep(Value(expression=expression)) for expression in found]
             if function := find_definition(node, seen.inputs, self._opset):
                 return self._call(function, node, seen)
             raise TunerError(f"the importer does not know {describe_node(node)}")

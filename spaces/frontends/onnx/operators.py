@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from spaces.frontends.onnx.contributed.registry import ONE_MACHINES, is_contributed
+from spaces.frontends.onnx.contributed.registry import (
+    ONE_MACHINES,
+    convert_contributed,
+    is_contributed,
+)
 from spaces.frontends.onnx.control_flow import CONTROL_FLOW
 from spaces.frontends.onnx.converters.registry import CONVERTERS
 from spaces.frontends.onnx.functions import schema_of
@@ -23,9 +27,10 @@ _OTHERS = frozenset({"Attention"})
 def convert_node(node: Any, seen: Node, builder: Any) -> list[Any] | None:
     """What a node gives, by a converter of ours; None where there is none that takes it."""
     if node.domain not in STANDARD_DOMAINS:
-        return None
-    convert = CONVERTERS.get(node.op_type)
-    found = None if convert is None else convert(seen, builder)
+        found = convert_contributed(node, seen, builder) if is_contributed(node) else None
+    else:
+        convert = CONVERTERS.get(node.op_type)
+        found = None if convert is None else convert(seen, builder)
     if found is None:
         return None
     return [builder.normalize(one) for one in (found if isinstance(found, list) else [found])]

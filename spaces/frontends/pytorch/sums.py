@@ -18,6 +18,7 @@ _SUMS = (
     *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),
     *("std.correction", "linalg_vector_norm.default", "prod.default", "cumprod.default"),
     *("_softmax.default", "softmax.int", "_log_softmax.default", "log_softmax.int"),
+    *("layer_norm.default", "native_layer_norm.default", "native_group_norm.default"),
     *(f"{kind}avg_pool{n}d.default" for kind in ("", "adaptive_", "_adaptive_") for n in (1, 2, 3)),
 )
 
@@ -35,19 +36,32 @@ def _widened(name: str) -> Converter:
     """What TVM's importer does for an operator, of halves in float32."""
 
     def convert(node: Any, importer: Any) -> Any:
-        dtype, given = _find_type(node), importer.env[node.args[0]]
+        dtype = _find_type(node)
         if dtype not in HALVES:
             return tvm_compat.stock_converter(importer, name)(node)
+        given = {one: importer.env[one] for one in node.all_input_nodes}
         said = node.kwargs
-        importer.env[node.args[0]] = in_type(importer.block_builder, given, WIDE)
+        importer.env.update(
+            {one: in_type(importer.block_builder, value, WIDE) for one, value in given.items()}
+        )
         node.kwargs = {key: value for key, value in said.items() if key != "dtype"}
         try:
             found = tvm_compat.stock_converter(importer, name)(node)
         finally:
-            importer.env[node.args[0]], node.kwargs = given, said
-        return in_type(importer.block_builder, found, dtype)
+            importer.env.update(given)
+            node.kwargs = said
+        return _narrowed(importer.block_builder, found, dtype)
 
     return convert
+
+
+def _narrowed(builder: Any, found: Any, dtype: str) -> Any:
+    """One result, or several, in an element type."""
+    from tvm import relax
+
+    if isinstance(found, relax.Tuple):
+        return relax.Tuple([in_type(builder, field, dtype) for field in found.fields])
+    return in_type(builder, found, dtype)
 
 
 def _running_sum(node: Any, importer: Any) -> Any:
@@ -60,5 +74,7 @@ def _running_sum(node: Any, importer: Any) -> Any:
 
 
 def _find_type(node: Any) -> str:
-    """The element type that PyTorch says a node has."""
-    return str(node.meta["val"].dtype).removeprefix("torch.")
+    """The element type that PyTorch says a node, or the first of its results, has."""
+    value = node.meta["val"]
+    first = value[0] if isinstance(value, tuple) else value
+    return str(first.dtype).removeprefix("torch.")

@@ -36,6 +36,10 @@ def image(x: Any) -> Any:
     return x.reshape(2, 1, 64, 128)
 
 
+def steps(x: Any) -> Any:
+    return torch.cumsum(x[:, :64], -1)
+
+
 def as_here_and_there(function: Callable[[Any], Any], dtype: str, path: Path) -> tuple[Any, Any]:
     """What we and PyTorch make of rows of ones."""
     x = torch.ones((2, MANY), dtype=getattr(torch, dtype))
@@ -61,6 +65,14 @@ def as_here_and_there(function: Callable[[Any], Any], dtype: str, path: Path) ->
         pytest.param(lambda x: torch.linalg.vector_norm(x, dim=-1), id="norm"),
         pytest.param(lambda x: torch.softmax(x, -1), id="softmax"),
         pytest.param(lambda x: torch.log_softmax(x, -1), id="log softmax"),
+        pytest.param(
+            lambda x: nn.functional.layer_norm(steps(x), (64,), x[0, :64], 4 * x[0, :64]),
+            id="layer norm",
+        ),
+        pytest.param(
+            lambda x: 4 + nn.functional.group_norm(image(steps(x).repeat(1, 128)), 1),
+            id="group norm",
+        ),
         pytest.param(lambda x: torch.cumsum(x, -1)[:, -3:], id="running sum"),
         pytest.param(lambda x: nn.functional.avg_pool2d(image(x), (64, 128)), id="pool"),
         pytest.param(lambda x: nn.functional.adaptive_avg_pool2d(image(x), 1), id="adaptive pool"),

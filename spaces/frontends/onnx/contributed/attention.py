@@ -32,7 +32,7 @@ def _attention(node: Node) -> str:
         projected = lines.set("biased", f"Add({projected}, bias)")
     sizes = lines.numbers("widths", widths)
     lines.written.append(f"q, k, v = Split<axis = -1>({projected}, {sizes})")
-    q, k, v = (_heads(lines, name, heads) for name in "qkv")
+    q, k, v = (heads_of(lines, name, heads) for name in "qkv")
     if has(node, 4):
         parts = (lines.set(f"past_{n}", f"Gather(past, {lines.number(f'part_{n}', p)})")
                  for p, n in enumerate("kv"))  # fmt: skip
@@ -71,7 +71,7 @@ def _many(node: Node) -> str:
         for name, part in zip("qkv", split, strict=True):
             names[name] = lines.set(f"biased_{name}", f"Add({names[name]}, {part})")
     apart = {n: number > 0 and node.rank(number) == 4 for number, n in enumerate("qkv")}
-    q, k, v = (names[n] if apart[n] else _heads(lines, names[n], heads) for n in "qkv")
+    q, k, v = (names[n] if apart[n] else heads_of(lines, names[n], heads) for n in "qkv")
     if has(node, 6):
         k, v = (
             lines.set(f"all_{n}", f"Concat<axis = 2>(past_{n}, {now})")
@@ -84,7 +84,7 @@ def _many(node: Node) -> str:
     return lines.function(operands, ["y", "present_k", "present_v"])
 
 
-def _heads(lines: Lines, name: str, heads: int) -> str:
+def heads_of(lines: Lines, name: str, heads: int) -> str:
     """A tensor of (batch, sequence, heads * width) as one of (batch, heads, sequence, width)."""
     shape = lines.numbers(f"{name}_shape", [0, 0, heads, -1])
     split = lines.set(f"{name}_split", f"Reshape({name}, {shape})")
@@ -97,14 +97,7 @@ def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias
     Args:
         mask: number of the operand that says what takes part; `bias` that of what is added.
     """
-    scale = read_attribute(node, "scale", 0.0)
-    if not scale:
-        shape = lines.set("key_shape", f"Shape({k})")
-        width = lines.set("width", f"Gather({shape}, {lines.number('last_axis', 3)})")
-        root = lines.set("root", f"Sqrt({lines.set('width_real', f'Cast<to = 1>({width})')})")
-        factor = lines.set("factor", f"CastLike({lines.set('over', f'Reciprocal({root})')}, {q})")
-    else:
-        factor = lines.real("factor", scale, q)
+    factor = key_scale(node, lines, q, k)
     turned = lines.set("keys_turned", f"Transpose<perm = [0, 1, 3, 2]>({k})")
     scaled = lines.set("scaled", f"Mul({q}, {factor})")
     scores = lines.set("scores", f"MatMul({scaled}, {turned})")
@@ -120,6 +113,17 @@ def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias
     found = lines.set("found", f"MatMul({shares}, {v})")
     together = lines.set("together", f"Transpose<perm = [0, 2, 1, 3]>({found})")
     lines.set("y", f"Reshape({together}, {lines.numbers('y_shape', [0, 0, -1])})")
+
+
+def key_scale(node: Node, lines: Lines, q: str, k: str) -> str:
+    """Bind what scores are multiplied by; gives its name."""
+    scale = read_attribute(node, "scale", 0.0)
+    if scale:
+        return lines.real("factor", scale, q)
+    shape = lines.set("key_shape", f"Shape({k})")
+    width = lines.set("width", f"Gather({shape}, {lines.number('last_axis', 3)})")
+    root = lines.set("root", f"Sqrt({lines.set('width_real', f'Cast<to = 1>({width})')})")
+    return lines.set("factor", f"CastLike({lines.set('over', f'Reciprocal({root})')}, {q})")
 
 
 def _filter(node: Node, lines: Lines, k: str, number: int) -> str:

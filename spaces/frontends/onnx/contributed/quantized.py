@@ -49,6 +49,17 @@ def _join(node: Node) -> str:
     return lines.function(operands, ["y"])
 
 
+def _choose(_: Node) -> str:
+    lines = Lines()
+    a, b = (
+        lines.set(f"{n}_real", f"DequantizeLinear({n}, {n}_scale, {n}_zero)") for n in ("a", "b")
+    )
+    found = lines.set("found", f"Where(which, {a}, {b})")
+    lines.set("y", f"QuantizeLinear({found}, scale, zero)")
+    operands = ["which", "a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "scale", "zero"]
+    return lines.function(operands, ["y"])
+
+
 def _gemm(node: Node) -> str:
     lines = Lines()
     a, b = (
@@ -125,6 +136,7 @@ QUANTIZED: Mapping[str, Write] = MappingProxyType(
         "QLinearMul": partial(_pair, "Mul"),
         "QLinearSigmoid": partial(_one, "Sigmoid", ()),
         "QLinearSoftmax": _softmax,
+        "QLinearWhere": _choose,
         "QuantizeLinear": partial(_linear, "QuantizeLinear"),
     }
 )

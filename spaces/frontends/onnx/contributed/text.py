@@ -11,7 +11,7 @@ from spaces.frontends.onnx.node import Node
 
 Write: TypeAlias = Callable[[Node], str]
 """Writes the function of one call: `(operands) => (results) { nodes }`."""
-OPSET = 23
+OPSET = 24
 """Version of ONNX that the functions are written in."""
 
 

@@ -6,7 +6,7 @@ for it. All else is written out: other floats, blocks, types of less than a byte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,12 +14,16 @@ import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, convert_to
 from spaces.frontends.onnx.converters.elementwise.conversions import name_type
+from spaces.frontends.onnx.converters.elementwise.packed_codes import FIRST, emit_unpacked, pack
 from spaces.frontends.onnx.node import Convert, Node, Value
-from spaces.ir.element_types import is_float, numpy_dtype
+from spaces.ir.element_types import NUMPY_FLOATS, is_float, numpy_dtype
 from spaces.ir.tvm_compat import as_int
+from spaces.lowering.relax_rewrite import constant
 
 _REAL = "float32"
 _RANGES = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
+_LEAST = 1 << 11
+"""Elements of a constant that stays packed: smaller ones become floats while a model is lowered."""
 _PLAIN = ("int8", "uint8", "int16", "uint16")
 
 
@@ -75,6 +79,8 @@ def _dequantize(node: Node, builder: Any) -> Any:
     if dtype in BYTE_FLOATS:
         raise node.refused(f"it gives {dtype}, which is not supported")
     integer = "int" in x.kind
+    if (packed := _packed(node, builder, dtype)) is not None:
+        return packed
     if integer and dtype == scale.kind == _REAL and not _block(node):
         data, by = x.tensor(builder), scale.tensor(builder)
         zero = relax.const(0, x.dtype) if point is None else point.tensor(builder)
@@ -86,6 +92,47 @@ def _dequantize(node: Node, builder: Any) -> Any:
         real = emit(relax.op.subtract(real, zero))
     by = convert_to(builder, _spread(node, builder, scale), _REAL, scale.kind)
     return convert_to(builder, emit(relax.op.multiply(real, by)), dtype)
+
+
+def _packed(node: Node, builder: Any, dtype: str) -> Any | None:
+    """What a large constant of less than a byte stands for, so that it stays as small as it is;
+    None of any other."""
+    from tvm import te
+
+    x, scale, point = node.operand(0), node.operand(1), node.input(2)
+    array, zeros = x.array, None if point is None else point.array
+    if x.narrow not in FIRST or array is None or array.size < _LEAST or dtype not in NUMPY_FLOATS:
+        return None
+    if point is not None and (zeros is None or point.narrow != x.narrow):
+        return None
+    codes, first = pack(array, x.narrow), FIRST[x.narrow]
+    middle = constant((np.asarray(0 if zeros is None else zeros, "int32") - first).astype("uint8"))
+    spread = [_places(node, value) for value in (scale.dims, middle.value.shape)]
+
+    def compute(table: Any, scales: Any, zero: Any) -> Any:
+        def number(*place: Any) -> Any:
+            by, none = (at(place) for at in spread)
+            real = codes.read(table, place) - zero[none].astype(_REAL)
+            return (real * scales[by].astype(_REAL)).astype(dtype)
+
+        return te.compute(array.shape, number, name="unpacked")
+
+    return emit_unpacked(builder, compute, codes.tensor, scale.tensor(builder), middle)
+
+
+def _places(node: Node, dims: Any) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Where the scale or the zero point of a number stands, by the number's place."""
+    axis, block = _axis(node), _block(node)
+    shape = node.shape(0)
+    if block and dims:
+        size, several = as_int(shape[axis]), as_int(dims[axis])
+        if size is None or several is None or -(-size // block) != several:
+            raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
+        return lambda place: (*place[:axis], place[axis] // block, *place[axis + 1 :])
+    if not dims:
+        return lambda _: ()
+    one = as_int(dims[0]) == 1
+    return lambda place: (0 if one else place[axis],)
 
 
 def _operands(node: Node) -> tuple[Value, Value]:

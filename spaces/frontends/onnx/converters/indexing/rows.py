@@ -161,16 +161,16 @@ def _tensor_scatter(node: Node, builder: Any) -> Any:
     """Updates of a cache, each row of a batch from a place of its own on."""
     from tvm import te, tirx
 
-    dims, rows = node.shape(0), node.shape(1)
-    axis = node.axis(len(dims), -2)
+    axis = node.axis(node.rank(0), -2)
     around = node.attributes.get("mode", b"linear") == b"circular"
     if axis == 0:
         raise node.refused("its axis is that of the batch")
-    size, length = dims[axis], rows[axis]
     operands = [node.tensor(place, builder) for place in range(len(node.inputs)) if place < 2]
     begins = [node.tensor(2, builder)] if node.input(2) is not None else []
 
     def program(cache: Any, update: Any, *starts: Any) -> Any:
+        size, length = cache.shape[axis], update.shape[axis]  # the program's own symbols
+
         def element(*index: Any) -> Any:
             first = starts[0](index[0]).astype("int64") if starts else tirx.const(0, "int64")
             place = index[axis].astype("int64") - first
