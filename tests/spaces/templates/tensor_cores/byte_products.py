@@ -74,11 +74,11 @@ def batched(s: Sizes) -> Any:
 
 
 PROGRAMS: Programs = {
-    "NT": (lambda s: matmul(s, nt=True), (Sizes(333, 1000, 528), Sizes(137, 88, 80))),
+    "NT": (lambda s: matmul(s, nt=True), (Sizes(137, 88, 80), Sizes(333, 1000, 528))),
     "NN": (matmul, (Sizes(70, 1008, 144), Sizes(333, 160, 528))),
     "TN": (lambda s: matmul(s, tn=True), (Sizes(144, 272, 77),)),
     "TT": (lambda s: matmul(s, nt=True, tn=True), (Sizes(336, 77, 144),)),
-    "odd": (lambda s: matmul(s, nt=True), (Sizes(333, 1000, 517), Sizes(70, 75, 5))),
+    "odd": (lambda s: matmul(s, nt=True), (Sizes(70, 75, 5), Sizes(333, 1000, 517))),
     "odd NN": (matmul, (Sizes(77, 1001, 72), Sizes(130, 75, 203))),
     "odd TN": (lambda s: matmul(s, tn=True), (Sizes(333, 71, 40),)),
     "signs of one": (

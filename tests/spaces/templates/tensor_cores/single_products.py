@@ -43,11 +43,11 @@ def batched(s: Sizes) -> Any:
 
 
 PROGRAMS: Programs = {
-    "NT": (lambda s: matmul(s, nt=True), (Sizes(333, 1000, 516), Sizes(137, 88, 76))),
-    "NN": (matmul, (Sizes(333, 520, 200), Sizes(70, 1000, 132))),
+    "NT": (lambda s: matmul(s, nt=True), (Sizes(137, 88, 76), Sizes(333, 1000, 516))),
+    "NN": (matmul, (Sizes(70, 264, 132), Sizes(333, 520, 200))),
     "TN": (lambda s: matmul(s, tn=True), (Sizes(136, 264, 77),)),
     "TT": (lambda s: matmul(s, nt=True, tn=True), (Sizes(328, 77, 144),)),
-    "odd": (lambda s: matmul(s, nt=True), (Sizes(333, 1000, 517), Sizes(70, 75, 17))),
+    "odd": (lambda s: matmul(s, nt=True), (Sizes(70, 75, 17), Sizes(333, 1000, 517))),
     "odd NN": (matmul, (Sizes(77, 1001, 72), Sizes(130, 75, 203))),
     "odd TN": (lambda s: matmul(s, tn=True), (Sizes(333, 71, 40),)),
     "one row": (lambda s: matmul(s, nt=True), (Sizes(1, 1000, 256), Sizes(1, 136, 520))),
