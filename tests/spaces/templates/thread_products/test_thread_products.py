@@ -38,7 +38,8 @@ from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
-LARGE = [(1024, 1024, 1024), (4096, 4096, 4096), (1000, 3000, 777), (4095, 4097, 512)]
+LARGE = [(4096, 4096, 4096), (1000, 3000, 777), (4095, 4097, 512)]
+CUBES = [(1024, 1024, 1024), (2048, 2048, 2048)]
 ARCHITECTURES = {AMPERE: "sm_80", HOPPER: "sm_90a"}
 BANKS = 32
 long = pytest.mark.long
@@ -132,7 +133,7 @@ def test_a_setting_is_estimated_on_all_shapes_as_on_each(name: str) -> None:
 
 
 def test_no_estimate_is_below_what_multiplying_and_memory_take() -> None:
-    for target, (m, n, k) in combinations(ARCHITECTURES, LARGE):
+    for target, (m, n, k) in combinations(ARCHITECTURES, [*LARGE, *CUBES]):
         gpu = gpu_of(target)
         multiplying_s = m * n * k / (gpu.madds * gpu.multiprocessors * gpu.hertz)
         moved_s = 4 * (m * k + n * k + m * n) / (gpu.numbers.gigabytes_per_s * 1e9)
@@ -239,7 +240,7 @@ def name_instruction(word: str) -> str:
 
 @needs_nvcc
 @pytest.mark.parametrize("layout", ["NN", "NT"])
-@pytest.mark.parametrize("sizes", [LARGE[1], pytest.param(LARGE[0], marks=long), *LARGE[2:]])
+@pytest.mark.parametrize("sizes", [*LARGE, *(pytest.param(cube, marks=long) for cube in CUBES)])
 @pytest.mark.parametrize("target", ARCHITECTURES, ids=ARCHITECTURES.get)
 def test_the_best_predicted_multiply_almost_all_the_time_what_was_copied_ahead(
     target: str, sizes: tuple[int, int, int], layout: str, tmp_path: Path
