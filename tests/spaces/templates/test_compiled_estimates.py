@@ -14,9 +14,9 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.passes.cuda.launches import LaunchWatch
 from spaces.targets.gpu import count_resident, gpu_of
 from spaces.targets.target import parse_target, resolve_target
-from spaces.templates.attention import knobs as attention_knobs
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs, hopper_knobs
+from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
 from tests.spaces.templates.attention.attentions import Sizes as HeadSizes
 from tests.spaces.templates.attention.attentions import task_for as attention_task
@@ -60,7 +60,7 @@ class Case:
 
 def of_product(tiles: Any) -> Callable[[KnobSpace, Mapping[str, int], str], Believed]:
     def believe(_: KnobSpace, knobs: Mapping[str, int], target: str) -> Believed:
-        tile = tiles.tile_of(knobs)
+        tile = tiles.tile_of(HALVES, knobs)
         registers = int(tile.registers(gpu_of(target)))
         return Believed(int(tile.block_bytes(16)), int(tile.threads), registers)
 
@@ -69,7 +69,7 @@ def of_product(tiles: Any) -> Callable[[KnobSpace, Mapping[str, int], str], Beli
 
 def of_heads(space: KnobSpace, knobs: Mapping[str, int], _: str) -> Believed:
     template: Any = space.template
-    tile, heads = attention_knobs.tile_of(knobs), template._sizes
+    tile, heads = template._kernels.family.tile_of(knobs), template._sizes
     return Believed(int(tile.block_bytes(heads)), int(tile.threads), int(tile.registers(heads)))
 
 

@@ -85,8 +85,9 @@ def test_programs_bound_by_memory_have_one(name: str) -> None:
     ],
     ids=["product", "convolution"],
 )
-def test_what_is_bound_by_arithmetic_is_left_to_the_rules(source: Source) -> None:
-    assert templates_of(task_for(source)) == []
+def test_what_is_bound_by_arithmetic_is_left_to_others(source: Source) -> None:
+    names = [template.name for template in templates_of(task_for(source))]
+    assert not [name for name in names if "memory" in name or "transpose" in name]
 
 
 @pytest.mark.parametrize(
