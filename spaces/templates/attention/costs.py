@@ -12,7 +12,7 @@ from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.attention.knobs import WARP, AttentionTile, Heads
 from spaces.templates.base import as_rows
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.tile import ITEM
 
 _STEP_CYCLES = 400.0

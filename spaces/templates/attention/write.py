@@ -15,7 +15,7 @@ from spaces.templates.attention.causal import find_limit
 from spaces.templates.attention.knobs import PAIR, ROWS, WARP, AttentionTile, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.tensors import Tensors
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import TERMS

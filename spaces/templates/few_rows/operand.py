@@ -30,7 +30,7 @@ class Operand:
     ) -> None:
         self._t, self._product, self._number, self._tensor = T, product, number, tensor
         self._extents, self._vector = extents, vector
-        last = product.axes_of(number)[-1:] if product.turned[number] else (product.reduction,)
+        last = product.axes_of(number)[-1:] if product.turned[number] else product.terms
         self._dense = next((product.c.axes[axis].dims[number] for axis in last), None)
 
     @property

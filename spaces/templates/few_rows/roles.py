@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.product import Product
 from tuner.task import Instance
 
 MOST_ROWS = 32
@@ -38,11 +39,14 @@ class Roles:
 
 
 def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> Roles | None:
-    """The roles of a product's operands; None where neither has few rows for some shape.
+    """The roles of a product's operands; None where neither has few rows for some shape, or rows
+    are windows.
 
     Args:
         extents: of the axes for each shape; of a product without symbolic dimensions for none.
     """
+    if not product.plain:
+        return None
     known = [*extents.values()] or [[axis.extent for axis in product.c.axes]]
     sizes = [_sizes(product, operand, known) for operand in range(2)]
     able = [operand for operand in range(2) if min(sizes[operand]) <= MOST_ROWS]
@@ -75,7 +79,7 @@ def _widest(product: Product, operand: int) -> int:
     loads, each of which begins at a multiple of its size."""
     c = product.c
     if not product.turned[operand]:
-        dense = product.reduction
+        (dense,) = product.terms
     else:
         dense = c.rows[-1] if operand == c.rows_of else c.column
     most = UNIT * 8 // c.operands[operand].bits

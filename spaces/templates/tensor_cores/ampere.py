@@ -14,6 +14,7 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
+from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.tensor_cores import ampere_knobs as k
@@ -48,7 +49,7 @@ class _Writer:
         self, T: Any, product: Product, tile: k.AmpereTile, epilogue: Epilogue, main: Any
     ) -> None:
         self._t, self._product, self._tile = T, product, tile
-        extents = [axis.dom.extent for axis in main.iter_vars]
+        extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         self._a, self._b = (
             Operand(

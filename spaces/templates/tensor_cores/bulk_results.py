@@ -7,7 +7,8 @@ from math import gcd
 from typing import Any
 
 from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.product import Product
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.results import Place, Results
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions

@@ -15,7 +15,9 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.places import read_extents
+from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
@@ -38,6 +40,9 @@ template <class... Sums> static __device__ __forceinline__ void {_KEEP}(Sums&...
 """
 """Code that nvcc cannot read sums above: else it moves reads above the wait for the last products,
 and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum."""
+_MAPPED, _COPIED, _FILLED = "mapped", "copied", "filled"
+"""The ways in which an operand is copied: by a tensor map, by threads 16 bytes each time, and by
+threads element by element."""
 _SWIZZLE = SWIZZLES[LINE_BYTES]
 """Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
 _PATTERN = PATTERN_BYTES // UNIT
@@ -67,7 +72,7 @@ class _Writer:
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
     ) -> None:
         self._t, self._product, self._tile, self._epilogue = T, product, tile, epilogue
-        self._extents = [axis.dom.extent for axis in main.iter_vars]
+        self._extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (k.ROWS * tile.parts, tile.columns)
@@ -83,6 +88,10 @@ class _Writer:
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
         self._sides = (self._a, self._b)
+        self._ways = [
+            _MAPPED if side.is_mapped else _COPIED if side.source.in_units else _FILLED
+            for side in self._sides
+        ]
         sides = [(side.source, side.rows) for side in self._sides]
         self._grid = Grid(T, product, sides, self._extents, tile.depth, tile.group)
         self._steps = self._grid.steps
@@ -125,8 +134,8 @@ class _Writer:
             self._bulk.allocate(pool)
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
-        # Whoever copies arrives once, with one tile or with both.
-        fillers = sum({1 if side.source.in_units else k.WARPGROUP for side in self._sides})
+        # Whoever copies in one way arrives once, with one tile or with both.
+        fillers = sum(1 if way == _MAPPED else k.WARPGROUP for way in {*self._ways})
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
                 for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
@@ -140,8 +149,9 @@ class _Writer:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
         T = self._t
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
-        if held := max(side.count_held() for side in self._sides):
-            own = T.alloc_buffer((held,), self._product.kind, scope="local")
+        if {*self._ways} != {_MAPPED}:
+            held = max(side.count_held() for side in self._sides)
+            own = T.alloc_buffer((held,), self._product.kind, scope="local") if held else None
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, block + turn * blocks, own)
         else:
@@ -151,9 +161,7 @@ class _Writer:
     @property
     def _registers(self) -> tuple[int, int]:
         """Of threads that copy, and of those that multiply."""
-        table = (
-            _REGISTERS if all(side.source.in_units for side in self._sides) else _COPYING_REGISTERS
-        )
+        table = _REGISTERS if {*self._ways} == {_MAPPED} else _COPYING_REGISTERS
         return table[self._tile.consumers]
 
     def _produce(self, thread: Any, turn: Any, number: Any, own: Any) -> None:
@@ -161,7 +169,10 @@ class _Writer:
         T, tile = self._t, self._tile
         a, b, batch = self._grid.place(number)
         tiles = [*zip(self._sides, (a * self._a.rows, b * self._b.rows), strict=True)]
-        mapped = [(side, row) for side, row in tiles if side.source.in_units]
+        mapped, copied, filled = (
+            [tile for tile, its in zip(tiles, self._ways, strict=True) if its == way]
+            for way in (_MAPPED, _COPIED, _FILLED)
+        )
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -175,10 +186,13 @@ class _Writer:
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
                         side.load(stage, row, term, batch, full)
-            if own is not None:
-                for side, row in tiles:
-                    if not side.source.in_units:
-                        side.fill(thread, stage, row, term, batch, own)
+            for side, row in copied:
+                side.copy(thread, stage, row, term, batch)
+            if copied:
+                T.evaluate(T.ptx["cp.async.mbarrier.arrive.noinc.shared.b64"](full))
+            for side, row in filled:
+                side.fill(thread, stage, row, term, batch, own)
+            if filled:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
@@ -195,6 +209,9 @@ class _Writer:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
             T.evaluate(T.cuda.mbarrier_wait(self._full.ptr_to([stage]), count // tile.stages % 2))
+            if _COPIED in self._ways:
+                # Copies of threads are seen by warpgroups' products behind such a fence alone.
+                T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
             self._multiply(consumer, stage, sums, words)
             T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
             with T.If(T.And(thread % k.WARPGROUP == 0, step > 0)), T.Then():

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
@@ -51,9 +52,15 @@ class Operand:
             beyond = (self.source.size - place[0], self.source.terms - place[1])
             left, other = beyond if self.source.turned else beyond[::-1]
             inside = T.And(left > 0, other > 0)
+            beyond_all = self.source.inside
+            if beyond_all is not None:
+                inside = T.And(inside, beyond_all(*place, batch))
             whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
             size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
-            near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
+            near, far = (T.Cast("int32", x) for x in place)
+            # Windows reach beyond a tensor in any case: where the size is 0, nothing is read.
+            if beyond_all is None:
+                near, far = (T.if_then_else(inside, x, 0) for x in (near, far))
             source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
             where = self.stages.ptr_to([stage, self.offset(r, t)])
             copy = T.ptx["cp.async.cg.shared.global"](where, source, UNIT, size)
@@ -106,6 +113,8 @@ class Operand:
         """An element; zero beyond the tensor."""
         T = self._t
         inside = T.And(row < self.source.size, term < self.source.terms)
+        if self.source.inside is not None:
+            inside = T.And(inside, self.source.inside(row, term, batch))
         element = self.source.tensor[tuple(self.source.index(row, term, batch))]
         return T.if_then_else(inside, element, T.Cast(self.source.kind, 0.0))
 
@@ -144,8 +153,9 @@ class MappedOperand(Operand):
         super().__init__(T, source, rows=rows, lines=lines, depth=depth, threads=threads)
         dims = [axis.dims[number] for axis in product.c.axes]
         self._batch = tuple(a for a in product.batch if dims[a] is not None)
-        if source.in_units:
-            tiled, terms = product.axes_of(number), (product.reduction,)
+        self.is_mapped = product.mapped[number]
+        if self.is_mapped:
+            tiled, terms = product.axes_of(number), product.terms
             first = [tiled, terms] if source.turned else [terms, tiled]
             batch = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *batch])
