@@ -44,6 +44,15 @@ def narrow(T: Any, size: Any) -> Any:
     return T.Cast("int32", size) if known is None else known
 
 
+def keep(T: Any, values: Sequence[Any]) -> list[Any]:
+    """Numbers of 32 bits that a thread computes once: TVM computes what `T.Bind` names wherever it
+    is used."""
+    own = T.alloc_buffer((len(values),), "int32", scope="local")
+    for number, value in enumerate(values):
+        T.buffer_store(own, T.Cast("int32", value), [number])
+    return [own[number] for number in range(len(values))]
+
+
 def exchange(T: Any, value: Any, distance: int) -> Any:
     """The value of the thread of a warp whose number differs in one bit.
 

@@ -8,7 +8,7 @@ from typing import Any
 from spaces.templates.products.places import count_tiles, multiply
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
-from spaces.templates.thread_program import narrow
+from spaces.templates.thread_program import keep, narrow
 
 
 class Grid:
@@ -32,12 +32,21 @@ class Grid:
         group: int,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
+        self._rows = tuple(rows for _, rows in sides)
+        self._keeps = product.c.symbolic and not product.plain
         self._a_tiles, self._b_tiles = (
             count_tiles(narrow(T, source.size), rows) for source, rows in sides
         )
         self.steps = count_tiles(narrow(T, multiply([extents[axis] for axis in product.terms])), depth)
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self.tiles = self._a_tiles * self._b_tiles * batches
+
+    def first(self, tile: tuple[Any, Any]) -> tuple[Any, Any]:
+        """The first row of A and of B in their tiles."""
+        found = tuple(number * rows for number, rows in zip(tile, self._rows, strict=True))
+        # Windows are found by many divisions, each of which would repeat those of an open grid.
+        a, b = keep(self._t, found) if self._keeps else found
+        return a, b
 
     def place(self, number: Any) -> tuple[Any, Any, dict[int, Any]]:
         """The tile of a number: that of A, that of B, and the place on each axis of the batch.

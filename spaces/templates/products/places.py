@@ -64,8 +64,21 @@ def place_axes(
     """
     found = dict(batch)
     for operand, place in at.items():
-        found |= spread(extents, product.axes_of(operand), place)
+        found |= place_row(product, operand, extents, place)
     return [found.get(axis, 0) for axis in range(len(extents))]
+
+
+def place_row(
+    product: Product, operand: int, extents: Sequence[Any], row: Any
+) -> dict[int, Any]:
+    """The place on each axis of an operand's row, or column."""
+    axes = product.axes_of(operand)
+    if product.plain or not product.c.symbolic:
+        return spread(extents, axes, row)
+    # TVM does not see that rows of an open grid are not below zero: so it divides in a few steps.
+    sizes = [rewrite.cast("uint32", extent) for extent in extents]
+    places = spread(sizes, axes, rewrite.cast("uint32", row))
+    return {axis: rewrite.cast("int32", place) for axis, place in places.items()}
 
 
 def index_operand(
@@ -76,7 +89,11 @@ def index_operand(
     term: Any,
     batch: Mapping[int, Any],
 ) -> list[Any]:
-    """The index of an operand's element, by its row or column and its term."""
+    """The index of an operand's element.
+
+    Args:
+        row: its row or column, or the places that `place_row` gives of that; `term` its term.
+    """
     places = _place_terms(product, operand, extents, row, term, batch)
     return [index.at(places) for index in product.windows[operand]]
 
@@ -90,7 +107,7 @@ def is_in_tensor(
     term: Any,
     batch: Mapping[int, Any],
 ) -> Any:
-    """Whether an operand's element is in its tensor; None where each is.
+    """Whether an operand's element, as for `index_operand`, is in its tensor; None where each is.
 
     Args:
         sizes: of the tensor.
@@ -114,5 +131,5 @@ def _place_terms(
     batch: Mapping[int, Any],
 ) -> dict[int, Any]:
     """A place for each axis that an operand has."""
-    places = spread(extents, product.axes_of(operand), row)
+    places = row if isinstance(row, Mapping) else place_row(product, operand, extents, row)
     return {**places, **spread(extents, product.terms, term), **batch}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from spaces.ir import rewrite
 from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction

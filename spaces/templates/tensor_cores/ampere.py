@@ -82,7 +82,9 @@ class _Writer:
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         a, b, batch = self._grid.place(block)
-        first = (a * tile.rows, b * tile.columns)
+        first = self._grid.first((a, b))
+        for side, row in zip((self._a, self._b), first, strict=True):
+            side.aim(thread, row)
         for step in range(tile.stages - 1):
             with T.If(step < self._grid.steps), T.Then():
                 self._copy(thread, step, first, step, batch)

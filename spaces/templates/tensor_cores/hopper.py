@@ -173,6 +173,8 @@ class _Writer:
             [tile for tile, its in zip(tiles, self._ways, strict=True) if its == way]
             for way in (_MAPPED, _COPIED, _FILLED)
         )
+        for side, row in copied:
+            side.aim(thread, row)
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)

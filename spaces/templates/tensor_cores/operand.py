@@ -11,6 +11,7 @@ from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
+from spaces.templates.thread_program import keep
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
@@ -33,42 +34,59 @@ class Operand:
         self._t, self.source, self._threads = T, source, threads
         self.rows, self._depth = rows, depth
         self._lines = depth if source.turned else lines
+        self._aimed: list[Mapping[int, Any]] = []
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
         shape = (stages, self.rows * self._depth)
         self.stages = pool.alloc(shape, self.source.kind, align=PATTERN_BYTES)
 
+    def aim(self, thread: Any, row: Any) -> None:
+        """Find out for the tiles from a row on where that is which a thread copies from, if it
+        takes work to know."""
+        if self.source.take_apart is None or not self.source.in_units:
+            return
+        turns = range(-(-self.rows * self._depth * ITEM // UNIT // self._threads))
+        rows = (self._find_unit(thread, turn)[0] for turn in turns)
+        apart = [self.source.take_apart(row + r) for r in rows]
+        known = iter(keep(self._t, [place for at in apart for place in at.values()]))
+        self._aimed = [{axis: next(known) for axis in at} for at in apart]
+
     def copy(self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """Have a tile copied by threads, 16 bytes each time (PTX ISA, "cp.async")."""
         T, each = self._t, UNIT // ITEM
-        along = (self.rows if self.source.turned else self._depth) // each
         total = self.rows * self._depth // each
         for turn in range(-(-total // self._threads)):
-            number = thread + turn * self._threads
-            dense, line = number % along * each, number // along
-            r, t = (dense, line) if self.source.turned else (line, dense)
+            r, t = self._find_unit(thread, turn)
             place = (row + r, term + t)
+            at = self._aimed[turn] if self._aimed else place[0]
             beyond = (self.source.size - place[0], self.source.terms - place[1])
             left, other = beyond if self.source.turned else beyond[::-1]
             inside = T.And(left > 0, other > 0)
-            beyond_all = self.source.inside
-            if beyond_all is not None:
-                inside = T.And(inside, beyond_all(*place, batch))
+            if self.source.inside is not None:
+                inside = T.And(inside, self.source.inside(at, place[1], batch))
             whole = T.max(T.min(T.Cast("int32", left), each), 0) * ITEM
             size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
-            near, far = (T.Cast("int32", x) for x in place)
-            # Windows reach beyond a tensor in any case: where the size is 0, nothing is read.
-            if beyond_all is None:
-                near, far = (T.if_then_else(inside, x, 0) for x in (near, far))
+            if self._aimed:  # at any place: where the size is 0, nothing is read
+                near, far = at, place[1]
+            else:
+                near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
             source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
             where = self.stages.ptr_to([stage, self.offset(r, t)])
             copy = T.ptx["cp.async.cg.shared.global"](where, source, UNIT, size)
             if total % self._threads and turn == total // self._threads:
-                with T.If(number < total), T.Then():
+                with T.If(thread + turn * self._threads < total), T.Then():
                     T.evaluate(copy)
             else:
                 T.evaluate(copy)
+
+    def _find_unit(self, thread: Any, turn: int) -> tuple[Any, Any]:
+        """The row and the term in a tile at which begins what a thread copies in a turn."""
+        each = UNIT // ITEM
+        along = (self.rows if self.source.turned else self._depth) // each
+        number = thread + turn * self._threads
+        dense, line = number % along * each, number // along
+        return (dense, line) if self.source.turned else (line, dense)
 
     def fill(
         self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from spaces.ir import tvm_compat
-from spaces.lowering.extract_tasks import task_of
+from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from tests.spaces.templates.tensor_cores.products import AMPERE
 from tuner.task import Instance, Task
@@ -23,7 +22,7 @@ class Convolution:
     Attributes:
         first: whether channels come before sizes, and filters before all else of the kernels.
         added: whether a bias, a residual and ReLU follow.
-        instances: sizes of open dimensions that it is run on; the first is not tuned for.
+        instances: sizes of open dimensions that it is tuned for.
     """
 
     batch: Size
@@ -77,10 +76,10 @@ PROGRAMS: Mapping[str, Convolution] = {
         (3, 3),
         padding=1,
         added=True,
-        instances=tuple((("n", n),) for n in (0, 1, 5)),
+        instances=tuple((("n", n),) for n in (1, 5)),
     ),
     "open batch, 1x1": Convolution(
-        "n", (5, 7), 16, 24, (1, 1), instances=tuple((("n", n),) for n in (0, 1, 5))
+        "n", (5, 7), 16, 24, (1, 1), instances=tuple((("n", n),) for n in (1, 5))
     ),
     "open images": Convolution(
         "n",
@@ -113,10 +112,9 @@ def task_for(name: str, target: str = AMPERE) -> Task:
 
 def task_of_convolution(c: Convolution, target: str) -> Task:
     """The task of a convolution, lowered as a graph has it."""
-    ((_, function),) = tvm_compat.prim_funcs(lower(_graph(c), target))
-    task = task_of(function, target, name="convolution")
-    shapes = tuple((instance, 1.0) for instance in c.instances[1:])
-    return replace(task, shapes=shapes)
+    shapes = tuple((instance, 1.0) for instance in c.instances if instance)
+    (task,) = extract(lower(_graph(c), target), target, shapes=shapes)
+    return task
 
 
 def _graph(c: Convolution) -> Any:
