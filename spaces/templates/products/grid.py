@@ -37,7 +37,9 @@ class Grid:
         self._a_tiles, self._b_tiles = (
             count_tiles(narrow(T, source.size), rows) for source, rows in sides
         )
-        self.steps = count_tiles(narrow(T, multiply([extents[axis] for axis in product.terms])), depth)
+        self.steps = count_tiles(
+            narrow(T, multiply([extents[axis] for axis in product.terms])), depth
+        )
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self.tiles = self._a_tiles * self._b_tiles * batches
 

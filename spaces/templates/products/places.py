@@ -68,9 +68,7 @@ def place_axes(
     return [found.get(axis, 0) for axis in range(len(extents))]
 
 
-def place_row(
-    product: Product, operand: int, extents: Sequence[Any], row: Any
-) -> dict[int, Any]:
+def place_row(product: Product, operand: int, extents: Sequence[Any], row: Any) -> dict[int, Any]:
     """The place on each axis of an operand's row, or column."""
     axes = product.axes_of(operand)
     if product.plain or not product.c.symbolic:

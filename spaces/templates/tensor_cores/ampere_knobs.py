@@ -24,6 +24,7 @@ from spaces.templates.tensor_cores.tile import (
     PATTERN_BYTES,
     STAGES,
     SWAP,
+    count_places,
     count_stage_bytes,
     fits_lines,
 )
@@ -130,7 +131,8 @@ def tile_of(knobs: Mapping[str, Any]) -> AmpereTile:
 
 def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.bool_]:
     """Whether each setting keeps to the limits of the hardware, whatever the shape."""
-    good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
+    registers = tile.registers(gpu) + count_places(product, tile)
+    good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes

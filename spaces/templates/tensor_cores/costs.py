@@ -11,8 +11,17 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
-from spaces.templates.tensor_cores.tile import HELD, ITEM, Tile, count_rows, count_stage_bytes
+from spaces.templates.tensor_cores.tile import (
+    HELD,
+    HELD_OF_WINDOWS,
+    ITEM,
+    Tile,
+    count_places,
+    count_rows,
+    count_stage_bytes,
+)
 
 _STEP_CYCLES = 60.0
 """Of a stage's barriers."""
@@ -24,6 +33,8 @@ _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _COPY_ISSUES = 6.0
 """Instructions of a thread for an element that it copies."""
+_WINDOW_ISSUES = 14.0
+"""Instructions that tell where in a window something is, and whether it is in the tensor."""
 _KEPT = 0.8
 """The share of the L2 cache that operands have."""
 
@@ -122,23 +133,30 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
 def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
     """The number of blocks that fit on one multiprocessor together; of persistent ones, one."""
     own_bytes = tile.block_bytes(product.out_bits)
-    found = count_resident(gpu, own_bytes, tile.registers(gpu), tile.threads)
+    registers = tile.registers(gpu) + count_places(product, tile)
+    found = count_resident(gpu, own_bytes, registers, tile.threads)
     return np.where(tile.persistent, 1, found)
 
 
 def _copying(product: Product, tile: Tile) -> Any:
-    """Cycles in which threads copy a stage of those operands that no tensor map describes."""
+    """Cycles in which threads find and copy a stage of those operands that they have to copy
+    element by element, or whose rows are windows."""
     cycles: Any = 0.0
     for operand in range(2):
-        if not product.mapped[operand]:
-            each = count_rows(product, tile, operand) * tile.depth / tile.copiers
-            cycles = cycles + each * _COPY_ISSUES + rates.ceil(each, HELD) * rates.LATENCY
+        each = count_rows(product, tile, operand) * tile.depth / tile.copiers
+        slides = product.slides(operand)
+        if not product.in_units[operand]:
+            issues = _COPY_ISSUES + _WINDOW_ISSUES * slides
+            held = HELD_OF_WINDOWS if slides else HELD
+            cycles = cycles + each * issues + rates.ceil(each, held) * rates.LATENCY
+        elif slides:
+            cycles = cycles + each * ITEM / UNIT * _WINDOW_ISSUES
     return cycles
 
 
 def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: Any) -> Any:
     """Bytes between the L2 cache and the device's memory."""
-    sizes = [product.extent(o) * product.depth * product.batch_extent * ITEM for o in range(2)]
+    sizes = [product.elements(operand) * ITEM for operand in range(2)]
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     result = rows * width * product.batch_extent * product.out_bits / 8
     once = 1.0 * sum(sizes) + result
@@ -146,7 +164,16 @@ def _count_moved(product: Product, gpu: Gpu, tile: Tile, a_tiles: Any, b_tiles: 
     together = np.minimum(gpu.multiprocessors, a_tiles * b_tiles)
     down = np.minimum(tile.group, a_tiles)
     across = np.minimum(rates.ceil(together, down), b_tiles)
-    read = (down * tile.rows + across * tile.columns) * product.depth * ITEM
+    # Windows share elements, so that tiles read fewer than rows by terms.
+    whole = [product.extent(o) * product.depth * product.batch_extent for o in range(2)]
+    shares = [
+        size / ITEM / np.maximum(all_of, 1) for size, all_of in zip(sizes, whole, strict=True)
+    ]
+    of_rows, of_columns = shares[product.c.rows_of], shares[product.c.columns_of]
+    share_a, share_b = (
+        np.where(tile.swap, *pair) for pair in ((of_columns, of_rows), (of_rows, of_columns))
+    )
+    read = (down * tile.rows * share_a + across * tile.columns * share_b) * product.depth * ITEM
     turns = a_tiles * b_tiles * product.batch_extent / (down * across)
     return np.where(
         once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)

@@ -24,6 +24,7 @@ from spaces.templates.tensor_cores.tile import (
     STAGES,
     SWAP,
     TERMS,
+    count_places,
     count_stage_bytes,
     fits_lines,
 )
@@ -36,6 +37,8 @@ WARPGROUP, ROWS = 128, 64
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
 _MANY_SUMS = 48
+_PLACES = 48
+"""Registers of a thread that copies, for where windows are."""
 _BARRIER_BYTES = 16
 
 
@@ -124,4 +127,5 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     good = tile.sums + _OTHER_REGISTERS <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
+    good &= count_places(product, tile) <= _PLACES
     return np.asarray(good, dtype=np.bool_)

@@ -10,7 +10,14 @@ from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
-from spaces.templates.tensor_cores.tile import HELD, ITEM, LINE, LINE_BYTES, PATTERN_BYTES
+from spaces.templates.tensor_cores.tile import (
+    HELD,
+    HELD_OF_WINDOWS,
+    ITEM,
+    LINE,
+    LINE_BYTES,
+    PATTERN_BYTES,
+)
 from spaces.templates.thread_program import keep
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -117,7 +124,8 @@ class Operand:
         """Elements that a thread has under way; none where a map describes the operand."""
         if self.source.in_units:
             return 0
-        return gcd(self.rows * self._depth // self._threads, HELD)
+        most = HELD if self.source.take_apart is None else HELD_OF_WINDOWS
+        return gcd(self.rows * self._depth // self._threads, most)
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from spaces.targets.gpu import Gpu
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 
 SWAP, STAGES, GROUP = "swap", "stages", "group"
@@ -23,8 +24,9 @@ TERMS, ITEM = 16, 2
 LINE, LINE_BYTES, PATTERN_BYTES = 64, 128, 1024
 """Elements and bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the
 bytes after which that repeats."""
-HELD = 64
-"""Elements that a thread has under way, at most, where threads copy one by one."""
+HELD, HELD_OF_WINDOWS = 64, 16
+"""Elements that a thread has under way, at most, where threads copy one by one; fewer of windows,
+since it takes registers to find each of them."""
 
 
 class Tile(Protocol):
@@ -93,6 +95,17 @@ def count_rows(product: Product, tile: Tile, operand: int) -> Any:
     """Rows, or columns, of an operand in a block's tile."""
     is_a = tile.swap == (operand == product.c.columns_of)
     return np.where(is_a, tile.rows, tile.columns)
+
+
+def count_places(product: Product, tile: Tile) -> Any:
+    """Registers in which a thread that copies keeps where the rows of windows are."""
+    found: Any = 0
+    for operand in range(2):
+        if product.slides(operand) and product.in_units[operand]:
+            copied = count_rows(product, tile, operand) * tile.depth * ITEM
+            turns = -(-copied // (UNIT * tile.copiers))
+            found = found + turns * len(product.axes_of(operand))
+    return found
 
 
 def fits_lines(product: Product, tile: Tile) -> Any:

@@ -89,7 +89,9 @@ PROGRAMS: Mapping[str, Convolution] = {
         (3, 3),
         2,
         1,
-        instances=tuple((("h", h), ("n", n), ("w", w)) for h, n, w in ((4, 1, 5), (1, 2, 9), (12, 3, 17))),
+        instances=tuple(
+            (("h", h), ("n", n), ("w", w)) for h, n, w in ((4, 1, 5), (1, 2, 9), (12, 3, 17))
+        ),
     ),
     "open images, channels first": Convolution(
         1,
