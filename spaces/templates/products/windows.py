@@ -1,5 +1,6 @@
-"""How a contraction's operands are indexed: by one axis for each dimension, or by windows that slide
-over a tensor and may reach beyond it, as those of convolutions.
+"""How a contraction's operands are indexed: by one axis for each dimension, or by windows.
+
+Windows slide over a tensor and may reach beyond it, as those of convolutions.
 
 Where a stage fills in zeros around a tensor, windows are those of the tensor: nothing has to be
 copied to have them.
