@@ -37,7 +37,7 @@ WARPGROUP, ROWS = 128, 64
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
 _MANY_SUMS = 48
-_PLACES = 48
+_PLACES = 56
 """Registers of a thread that copies, for where windows are."""
 _BARRIER_BYTES = 16
 

@@ -27,6 +27,8 @@ bytes after which that repeats."""
 HELD, HELD_OF_WINDOWS = 64, 16
 """Elements that a thread has under way, at most, where threads copy one by one; fewer of windows,
 since it takes registers to find each of them."""
+_OPEN_REGISTERS = 16
+"""Of a thread, for sizes of windows that are open."""
 
 
 class Tile(Protocol):
@@ -105,6 +107,7 @@ def count_places(product: Product, tile: Tile) -> Any:
             copied = count_rows(product, tile, operand) * tile.depth * ITEM
             turns = -(-copied // (UNIT * tile.copiers))
             found = found + turns * len(product.axes_of(operand))
+            found = found + _OPEN_REGISTERS * product.c.symbolic
     return found
 
 
