@@ -47,6 +47,8 @@ def narrow(T: Any, size: Any) -> Any:
 def keep(T: Any, values: Sequence[Any]) -> list[Any]:
     """Numbers of 32 bits that a thread computes once: TVM computes what `T.Bind` names wherever it
     is used."""
+    if not values:
+        return []
     own = T.alloc_buffer((len(values),), "int32", scope="local")
     for number, value in enumerate(values):
         T.buffer_store(own, T.Cast("int32", value), [number])

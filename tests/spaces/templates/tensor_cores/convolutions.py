@@ -62,6 +62,7 @@ PROGRAMS: Mapping[str, Convolution] = {
     "odd groups": Convolution(1, (9, 9), 15, 21, (3, 3), padding=1, groups=3),
     "odd channels": Convolution(1, (9, 9), 13, 17, (3, 3), padding=1, added=True),
     "one pixel": Convolution(1, (3, 3), 64, 40, (3, 3)),
+    "one padded pixel": Convolution(1, (1, 1), 16, 24, (3, 3), padding=1),
     "one dimension": Convolution(2, (50,), 24, 40, (5,), 2, 2),
     "three dimensions": Convolution(1, (5, 6, 7), 8, 24, (3, 3, 3), padding=1),
     "channels first": Convolution(2, (9, 11), 24, 40, (3, 3), padding=1, first=True, added=True),
