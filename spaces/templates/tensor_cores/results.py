@@ -34,6 +34,7 @@ class Results:
     ) -> None:
         self._t, self._product, self._sides = T, product, sides
         self._epilogue, self._extents = epilogue, extents
+        self._own: Any = None
 
     def store(
         self,
@@ -53,6 +54,8 @@ class Results:
             room: what else a tile is found by, see `spaces.templates.tensor_cores.bulk_results`.
         """
         T = self._t
+        if self._product.c.symbolic and not self._product.plain:
+            self._own = T.alloc_buffer((len(self._extents),), "int32", scope="local")
         with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
             total = sums[first + eight * 4 + lower * 2 + right]
             near, far = (
@@ -79,4 +82,10 @@ class Results:
     def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
         """A value for each axis of the contraction."""
         sides = dict(zip(self._sides, at, strict=True))
-        return place_axes(self._product, self._extents, sides, batch)
+        places = place_axes(self._product, self._extents, sides, batch)
+        if self._own is None:
+            return places
+        # Each is read for the bias, the residual and the result, and takes divisions to find.
+        for axis, place in enumerate(places):
+            self._t.buffer_store(self._own, self._t.Cast("int32", place), [axis])
+        return [self._own[axis] for axis in range(len(places))]
