@@ -22,9 +22,10 @@ def drawn(target: str, number: int) -> Iterator[Sample]:
         yield sample(target, name, next(settings[name]))
 
 
-def best(target: str, name: str) -> Sample:
-    """The best predicted setting of a program."""
-    return sample(target, name, _space(target, name).ranked[0])
+def best(target: str, name: str, **wanted: int) -> Sample:
+    """The best predicted setting of a program, of those with some values."""
+    ranked = _space(target, name).ranked
+    return sample(target, name, next(each for each in ranked if wanted.items() <= each.items()))
 
 
 def sample(target: str, name: str, knobs: Knobs) -> Sample:

@@ -108,6 +108,12 @@ def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) ->
     assert wrong([convolution_samples.best(target, name)]) == {}
 
 
+@pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:
+    assert wrong([convolution_samples.best(target, name, splits=splits)]) == {}
+
+
 @pytest.mark.parametrize(
     "number",
     [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
