@@ -99,7 +99,8 @@ class OutputBounds:
             return None
         size = np.abs(output.astype(np.float64))
         size[~np.isfinite(size)] = 0.0
-        bound: Array = self._rtol * (size + math.sqrt(float(np.mean(np.square(size)))))
+        mean = float(np.mean(np.square(size))) if size.size else 0.0
+        bound: Array = self._rtol * (size + math.sqrt(mean))
         return bound
 
 

@@ -24,6 +24,7 @@ from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
 from spaces.lowering.index_bounds import bound_indices
 from spaces.lowering.layouts.channels_last import channels_last
+from spaces.lowering.layouts.gains import Gains
 from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
@@ -50,12 +51,12 @@ def lower(module: Any, target: Any) -> Any:
     batch norms are folded into the convolutions before them where these have constant weights, and
     are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
     constants are folded, transposed convolutions become convolutions, and weights that only ever
-    meet padding are left out; on a CPU, convolutions and the operators between them move to
-    channels-last where that pays; operators become tensor programs (`LegalizeOps`), and these are
-    fused. Reshapes of intermediate values are kept as such, since they cost nothing at run time. On
-    a CPU, programs name their constant operands in `layout_free_buffers`. Build the result with the
-    Relax pipeline `default_build`, as TVM's default one would fuse it once more, and with
-    `tuner.tir_pipeline`, which makes the code that was measured.
+    meet padding are left out; convolutions, on a GPU those in halves, and the operators between
+    them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
+    and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
+    at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
+    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
+    and with `tuner.tir_pipeline`, which makes the code that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -87,21 +88,28 @@ def lower(module: Any, target: Any) -> Any:
             prepared = sort_last_axes(prepared)
         if row.graph_pass:
             prepared = _tidy(load(row.graph_pass)(prepared, target))
-        lowered = _lower(prepared, packed, packs_weights=row.packs_weights)
+        gains = load(row.layouts)(target)
+        lowered = _lower(prepared, gains, packed, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
     return _mark(put_back(lowered, find_partitioned(module)), row.kind)
 
 
-def _lower(prepared: Any, packed: Mapping[str, Any], *, packs_weights: bool) -> Any:
-    if not packs_weights:
-        return _without_aliases(with_plain_shapes(give_packed(_programs(prepared), packed)))
+def _lower(
+    prepared: Any, gains: Gains | None, packed: Mapping[str, Any], *, packs_weights: bool
+) -> Any:
     try:
-        lowered = _programs(_tidy(channels_last(put_off_concats(prepared))))
+        moved = put_off_concats(prepared) if packs_weights else prepared
+        if gains is not None:
+            moved = _tidy(channels_last(moved, gains))
+        lowered = _programs(moved)
     except Exception as error:  # TVM raises whatever its C++ side threw
+        if gains is None:
+            raise
         note(error, "layouts stay as they are", level=logging.WARNING)
         lowered = _programs(prepared)
-    return mark_constants(_without_aliases(with_plain_shapes(give_packed(lowered, packed))))
+    lowered = _without_aliases(with_plain_shapes(give_packed(lowered, packed)))
+    return mark_constants(lowered) if packs_weights else lowered
 
 
 def _read_kind(module: Any) -> str | None:

@@ -94,7 +94,9 @@ class Backend:
         quiet: whether nothing else may run on the machine's CPU while a kernel is timed.
         emulated: whether it is no device, and its times are a model's.
 
-        packs_weights: whether layouts are chosen for it, and weights may be packed ahead of time.
+        layouts: gives what convolutions with channels last gain on it, `(target) -> Gains | None`
+            with TVM's own target; None where layouts stay as they are.
+        packs_weights: whether weights may be packed ahead of time.
         runs_unscheduled: whether a program without a schedule runs.
         graph_pass: a pass over graphs for it, before operators become programs, `(module, target)`
             with TVM's own target; may be empty.
@@ -131,6 +133,7 @@ class Backend:
     quiet: bool
     emulated: bool = False
 
+    layouts: str
     packs_weights: bool
     runs_unscheduled: bool
     graph_pass: str = ""
@@ -156,6 +159,7 @@ BACKENDS = (
         everywhere=True,
         on_host=True,
         quiet=True,
+        layouts="spaces.lowering.layouts.gains:cpu_gains",
         packs_weights=True,
         runs_unscheduled=True,
         pipeline="spaces.passes.pipeline:cpu_pipeline",
@@ -174,6 +178,7 @@ BACKENDS = (
         visible="CUDA_VISIBLE_DEVICES",
         on_host=False,
         quiet=False,
+        layouts="spaces.lowering.layouts.gains:cuda_gains",
         packs_weights=False,
         runs_unscheduled=False,
         graph_pass="spaces.lowering.attention.fuse:fuse_attention",

@@ -46,13 +46,15 @@ def narrow(T: Any, size: Any) -> Any:
     return T.Cast("int32", size) if known is None else known
 
 
-def keep(T: Any, value: Any) -> Any:
-    """A value in 32 bits that is computed once: TVM repeats what is only bound where it is used."""
-    if isinstance(value, int):
-        return value
-    kept = T.alloc_buffer((1,), "int32", scope="local")
-    T.buffer_store(kept, T.Cast("int32", value), [0])
-    return kept[0]
+def keep(T: Any, values: Sequence[Any]) -> list[Any]:
+    """Numbers of 32 bits that a thread computes once: TVM computes what `T.Bind` names wherever it
+    is used."""
+    if not values:
+        return []
+    own = T.alloc_buffer((len(values),), "int32", scope="local")
+    for number, value in enumerate(values):
+        T.buffer_store(own, T.Cast("int32", value), [number])
+    return [own[number] for number in range(len(values))]
 
 
 def widen(*sizes: Any) -> tuple[Any, ...]:

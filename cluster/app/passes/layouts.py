@@ -14,7 +14,7 @@ from spaces.lowering.layouts.channels_last import channels_last
 @module_pass(opt_level=0, name="ChannelsLast")
 class ChannelsLast(ModulePass):
     """Runs convolutions and the operators between them channels-last (NHWC) where that pays, in a
-    graph of operators. `tuner.lower` has it among its passes, for a CPU."""
+    graph of operators, by what a CPU gains. `tuner.lower` has it among its passes."""
 
     def transform_module(self, module: Any, _context: Any) -> Any:
         """See `tvm.ir.transform.module_pass`."""

@@ -20,6 +20,7 @@ struct Copy {
   void* to;
   const void* from;
   uint32_t bytes, from_bytes;
+  uint64_t number;  // of all copies that were begun
 };
 
 template <class T>
@@ -59,6 +60,7 @@ struct Warpgroup {
 struct AsyncState : Notes {
   std::unordered_map<uint32_t, Mbarrier> mbarriers;
   std::unordered_map<unsigned, Groups<Copy>> copies;  // by thread
+  uint64_t copies_begun = 0;
   std::unordered_map<unsigned, Groups<BulkStore*>> stores;
   std::unordered_map<unsigned, Warpgroup> warpgroups;
   unsigned cluster_arrived = 0;

@@ -1,5 +1,7 @@
 // cp.async, whose copies belong to threads, and cp.async.bulk, whose copies belong to nobody (PTX
 // ISA, "Data Movement and Conversion Instructions: Asynchronous copy").
+#include <algorithm>
+
 #include "async_state.hpp"
 #include "tensor_map.hpp"
 
@@ -13,13 +15,23 @@ void land(const std::vector<Copy>& copies) {
   }
 }
 
+// Land those that were begun before a number, and only once: what they wrote may be written anew.
+void land_before(std::vector<Copy>& copies, uint64_t number) {
+  auto late = std::find_if(copies.begin(), copies.end(),
+                           [=](const Copy& copy) { return copy.number >= number; });
+  land({copies.begin(), late});
+  copies.erase(copies.begin(), late);
+}
+
 struct ArrivalAfterCopies : Event {
   unsigned thread;
-  std::vector<Copy> copies;
+  uint64_t number;
   uint32_t address;
   int line;
   void happen() override {
-    land(copies);
+    auto& own = in_flight().copies[thread];
+    for (auto& group : own.closed) land_before(group, number);
+    land_before(own.open, number);
     mbarrier_arrive(address, 1, 0, false, false, line);
   }
 };
@@ -100,7 +112,7 @@ void copy_async(uint32_t to, uint64_t from, uint32_t bytes, uint32_t from_bytes,
   charge(0, from_bytes, bytes);
   poison(place, bytes);
   in_flight().copies[now->rank].open.push_back(
-      {place, reinterpret_cast<const void*>(from), bytes, from_bytes});
+      {place, reinterpret_cast<const void*>(from), bytes, from_bytes, in_flight().copies_begun++});
 }
 
 void commit_copies() { in_flight().copies[now->rank].close(); }
@@ -117,12 +129,9 @@ void wait_copies(uint32_t left) {
 // "cp.async.mbarrier.arrive": arrives when the thread's copies so far have landed. Unless it is
 // `.noinc`, it adds the arrival to those that the phase waits for.
 void arrive_after_copies(uint32_t address, bool counts, int line) {
-  auto& own = in_flight().copies[now->rank];
   auto* arrival = new ArrivalAfterCopies;
   arrival->thread = now->rank;
-  for (auto& group : own.closed)
-    arrival->copies.insert(arrival->copies.end(), group.begin(), group.end());
-  arrival->copies.insert(arrival->copies.end(), own.open.begin(), own.open.end());
+  arrival->number = in_flight().copies_begun;
   arrival->address = address;
   arrival->line = line;
   if (counts) ++in_flight().mbarriers[address].pending;

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.layouts.layout_choice import Node, choose_layouts, convolution_gain
+from spaces.lowering.layouts.gains import CPU, Gains
+from spaces.lowering.layouts.layout_choice import Node, choose_layouts
 from spaces.lowering.layouts.layout_rules import (
     CONVOLUTION,
     POOLS,
@@ -35,12 +36,12 @@ _NOT_CONVERTED = 1 << 50
 """Price of converting a tuple, which is never done: its items are converted."""
 
 
-def channels_last(module: Any) -> Any:
+def channels_last(module: Any, gains: Gains = CPU) -> Any:
     """Run each graph's operations channels-last where that pays.
 
-    Graphs with control flow, and those without convolutions, stay as they are.
+    Graphs with control flow, and those without convolutions that gain, stay as they are.
     """
-    return with_graphs(module, _convert)
+    return with_graphs(module, lambda graph: _convert(graph, gains))
 
 
 def conversions(module: Any) -> int:
@@ -53,18 +54,19 @@ def conversions(module: Any) -> int:
     )
 
 
-def _convert(function: Any) -> Any:
+def _convert(function: Any, gains: Gains) -> Any:
     bindings = straight_bindings(function)
     if bindings is None:
         return function
-    if not any(tvm_compat.operator_name(b.value) == CONVOLUTION for b in bindings):
+    convolutions = [b for b in bindings if tvm_compat.operator_name(b.value) == CONVOLUTION]
+    if not any(_gain(b.value, b.var, gains) for b in convolutions):
         return function
-    choice = choose_layouts(graph_nodes(function, bindings))
+    choice = choose_layouts(graph_nodes(function, bindings, gains))
     chosen = choice[len(function.params) : len(function.params) + len(bindings)]
     return _Rewriter().function(function, bindings, chosen) if any(chosen) else function
 
 
-def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
+def graph_nodes(function: Any, bindings: Sequence[Any], gains: Gains = CPU) -> list[Node]:
     """A graph for the layout choice: parameters, bindings, and one node that reads the result."""
     from tvm import relax
 
@@ -77,7 +79,7 @@ def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
             nodes.append(Node(read, _conversion_bytes(binding.var), tied=True))
         elif isinstance(value, relax.Call) and rewrite_of(value) is not None:
             result = _conversion_bytes(binding.var)
-            nodes.append(Node(read, result, _gain(value, binding.var)))
+            nodes.append(Node(read, result, _gain(value, binding.var, gains)))
         else:
             cancels = tvm_compat.read_permutation(value) == TO_FIRST
             nodes.append(Node(read, 0 if cancels else _conversion_bytes(binding.var), fixed=True))
@@ -86,7 +88,7 @@ def graph_nodes(function: Any, bindings: Sequence[Any]) -> list[Node]:
     return [*nodes, Node(read, fixed=True)]
 
 
-def _gain(call: Any, var: Any) -> int:
+def _gain(call: Any, var: Any, gains: Gains) -> int:
     name = tvm_compat.operator_name(call)
     if name in POOLS:
         return tensor_bytes(var)
@@ -94,7 +96,8 @@ def _gain(call: Any, var: Any) -> int:
         return 0
     weight = tvm_compat.tensor_dims(call.args[1]) or ()
     outputs = math.prod(tvm_compat.as_int(d) or 1 for d in tvm_compat.tensor_dims(var) or ())
-    return convolution_gain(2 * outputs * math.prod(tvm_compat.as_int(d) or 1 for d in weight[1:]))
+    flops = 2 * outputs * math.prod(tvm_compat.as_int(d) or 1 for d in weight[1:])
+    return gains.of_convolution(flops, str(call.args[0].ty.dtype))
 
 
 def _conversion_bytes(var: Any) -> int:

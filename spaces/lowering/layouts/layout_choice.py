@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _NEVER = 1 << 60
-_FLOPS_PER_BYTE = 8
-"""Operations that a CPU does while it moves a byte, to an order of magnitude."""
 _LOST = 2
 """A convolution with channels first is taken to lose this many times the time that it needs."""
 
@@ -38,9 +36,10 @@ class Node:
     tied: bool = False
 
 
-def convolution_gain(flops: int) -> int:
-    """`gain_bytes` of a convolution."""
-    return _LOST * flops // _FLOPS_PER_BYTE
+def convolution_gain(flops: int, flops_per_byte: int) -> int:
+    """`gain_bytes` of a convolution, on a device that does so many operations while it moves a
+    byte."""
+    return _LOST * flops // flops_per_byte
 
 
 def choose_layouts(nodes: Sequence[Node]) -> list[bool]:

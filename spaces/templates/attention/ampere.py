@@ -12,7 +12,7 @@ from typing import Any
 from spaces.templates.attention.knobs import PAIR, ROWS, TERMS, WARP, AttentionTile, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.write import Block, Frame
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments, round_pair
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 

@@ -13,7 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.attention.hopper_knobs import HopperAttentionTile
 from spaces.templates.attention.knobs import ITEM, WARP, AttentionTile, Heads, left_bytes
 from spaces.templates.base import as_rows
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 
 Tile = AttentionTile | HopperAttentionTile
 _STEP_CYCLES = 400.0

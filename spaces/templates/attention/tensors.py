@@ -8,8 +8,8 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 from spaces.lowering.attention.description import Attention, Axis, Load
 from spaces.templates.attention.groups import ALONE, Group
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.places import multiply
-from spaces.templates.products.product import UNIT
 from spaces.templates.products.source import Source
 from spaces.templates.thread_program import Tensors as Known
 from spaces.templates.thread_program import find_tensor, narrow

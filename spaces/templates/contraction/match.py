@@ -12,7 +12,7 @@ from spaces.ir.affine import Index, read_index
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
-from spaces.templates.contraction.roles import roles
+from spaces.templates.contraction.roles import Roles, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
 from tuner.task import Instance, Shapes, Task
 
@@ -186,14 +186,27 @@ def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contra
     Args:
         values: sizes of symbolic dimensions, the shape for which roles are chosen.
     """
-    schedule, stages, block = match.schedule, match.stages, match.main
+    axes = read_axes(match, values)
+    if axes is None:
+        return []
+    operands = _read_operands(match, values)
+    return [view(match, axes, chosen, values) for chosen in roles(axes, operands)]
+
+
+def read_axes(match: Match, values: Mapping[str, int] = NO_VALUES) -> tuple[Axis, ...] | None:
+    """The axes of a contraction; None where their extents or their kinds are not known.
+
+    Args:
+        values: as for `describe`.
+    """
+    block = match.main
     loads = factors(block)
     extents = _extents(block, values)
     kinds = [int(v.iter_type) for v in block.iter_vars]
     if loads is None or None in extents or set(kinds) - {tvm_compat.SPATIAL, tvm_compat.REDUCED}:
-        return []
+        return None
     numbers = {v.var: n for n, v in enumerate(block.iter_vars)}
-    fixed = _find_fixed(block)
+    fixed = find_fixed(block)
     out = [read_index(e, numbers, fixed) for e in block.body.indices]
     indexes = [[read_index(e, numbers, fixed) for e in load.indices] for load in loads]
     axes = tuple(
@@ -212,35 +225,50 @@ def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contra
         for number, (extent, kind) in enumerate(zip(extents, kinds, strict=True))
     )
     if any(not a.reduce and not a.single and a.out_dim is None for a in axes):
-        return []
+        return None
+    return axes
+
+
+def _read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Operand]:
     constants = _constants(match.function)
-    operands = tuple(
+    schedule, loads = match.schedule, factors(match.main) or []
+    first, second = (
         Operand(
             shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
             bits=tvm_compat.element_bits(load.source.dtype),
             constant=_is_constant(load, before and schedule.get(before), constants),
             staged=before is not None,
         )
-        for load, before in zip(loads, stages.before, strict=True)
+        for load, before in zip(loads, match.stages.before, strict=True)
     )
-    expressions = [*block.body.indices, *loads[0].indices, *loads[1].indices]
-    return [
-        Contraction(
-            axes=axes,
-            operands=(operands[0], operands[1]),
-            column=column,
-            rows=rows,
-            outer=outer,
-            columns_of=columns_of,
-            plain=all(type(e).__name__ == "Var" for e in expressions),
-            out_dims=len(out),
-            out_bits=tvm_compat.element_bits(block.body.buffer.dtype),
-            epilogue=stages.last is not None,
-            epilogue_keeps_shape=keeps_shape(schedule, stages, values),
-            product=match.product,
-        )
-        for column, columns_of, rows, outer in roles(axes, (operands[0], operands[1]))
-    ]
+    return first, second
+
+
+def view(
+    match: Match, axes: tuple[Axis, ...], chosen: Roles, values: Mapping[str, int]
+) -> Contraction:
+    """A contraction whose axes have some roles.
+
+    Args:
+        values: as for `describe`.
+    """
+    column, columns_of, rows, outer = chosen
+    body, loads = match.main.body, factors(match.main) or []
+    expressions = [*body.indices, *(i for load in loads for i in load.indices)]
+    return Contraction(
+        axes=axes,
+        operands=_read_operands(match, values),
+        column=column,
+        rows=rows,
+        outer=outer,
+        columns_of=columns_of,
+        plain=all(type(e).__name__ == "Var" for e in expressions),
+        out_dims=len(body.indices),
+        out_bits=tvm_compat.element_bits(body.buffer.dtype),
+        epilogue=match.stages.last is not None,
+        epilogue_keeps_shape=keeps_shape(match.schedule, match.stages, values),
+        product=match.product,
+    )
 
 
 def _extents(block: Any, values: Mapping[str, int]) -> list[int | None]:
@@ -260,8 +288,8 @@ def extents_of_shapes(
     return extents, dict(largest)
 
 
-def _find_fixed(block: Any) -> frozenset[int]:
-    """Axes that have one step, whatever the shape."""
+def find_fixed(block: Any) -> frozenset[int]:
+    """Numbers of the axes that have one step, whatever the shape."""
     extents = [tvm_compat.as_int(v.dom.extent) for v in block.iter_vars]
     return frozenset(n for n, extent in enumerate(extents) if extent == 1)
 
@@ -277,7 +305,7 @@ def keeps_shape(schedule: Any, stages: Stages, values: Mapping[str, int] = NO_VA
     mine = [r for r in last.reads if r.source.same_as(main.writes[0].source)]
     if extents != wanted or len(mine) != 1 or len(last.writes) != 1:
         return False
-    fixed = _find_fixed(last)
+    fixed = find_fixed(last)
     for region in (mine[0], last.writes[0]):
         index = [read_index(part.min, numbers, fixed) for part in region.region]
         if any(

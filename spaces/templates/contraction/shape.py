@@ -26,6 +26,8 @@ class Axis:
         used: for each operand whether its index depends on this axis at all.
         steps: for each operand the stride of one step in elements, None where it varies.
         symbolic: whether the extent is known only when the program runs.
+        out_step: what one step adds to the index of that dimension of the result; more than one
+            for groups, of which another axis has the places.
     """
 
     extent: int
@@ -35,6 +37,7 @@ class Axis:
     used: tuple[bool, bool]
     steps: tuple[int | None, int | None] = (None, None)
     symbolic: bool = False
+    out_step: int = 1
 
     @property
     def single(self) -> bool:

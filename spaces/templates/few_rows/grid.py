@@ -53,7 +53,7 @@ class Grid:
     ) -> None:
         self._t, self._product, self._tile, self._extents = T, product, tile, extents
         self.rows, self.columns = narrow(T, few.size), narrow(T, weights.size)
-        self.terms = narrow(T, multiply([extents[product.reduction]]))
+        self.terms = narrow(T, multiply([extents[axis] for axis in product.terms]))
         self.batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self._row_tiles = count_tiles(self.rows, tile.rows)
         self._column_tiles = count_tiles(self.columns, tile.block_columns)

@@ -38,11 +38,14 @@ class Roles:
 
 
 def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> Roles | None:
-    """The roles of a product's operands; None where neither has few rows for some shape.
+    """The roles of a product's operands; None where neither has few rows for some shape, or rows
+    are windows.
 
     Args:
         extents: of the axes for each shape; of a product without symbolic dimensions for none.
     """
+    if not product.plain:
+        return None
     known = [*extents.values()] or [[axis.extent for axis in product.c.axes]]
     sizes = [_sizes(product, operand, known) for operand in range(2)]
     able = [operand for operand in range(2) if min(sizes[operand]) <= MOST_ROWS]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces.ir import rewrite
-from spaces.templates.contraction.match import Match, factors
+from spaces.templates.contraction.match import Match
 from spaces.templates.contraction.shape import Contraction
+from spaces.templates.products.layout import result_window
+from spaces.templates.products.windows import find_sources
 from spaces.templates.thread_program import Tensors, find_tensor
 
 
@@ -24,14 +26,9 @@ class Epilogue:
         self._main = match.main
         last = match.stages.last
         self._last = self._main if last is None else match.schedule.get(last)
-        self._axes = [self._axis_of(c, dim) for dim in range(c.out_dims)]
-        loads = factors(self._main) or []
-        self.operands = tuple(self._find(load.source) for load in loads)
+        self._window = result_window(c)
+        self.operands = tuple(self._find(source) for source in find_sources(match) or ())
         self.result = self._find(self._last.writes[0].source)
-
-    @staticmethod
-    def _axis_of(c: Contraction, dim: int) -> int | None:
-        return next((i for i, axis in enumerate(c.axes) if axis.out_dim == dim), None)
 
     def _find(self, buffer: Any) -> Any:
         return find_tensor(self._tensors, buffer)
@@ -44,8 +41,8 @@ class Epilogue:
         """
         kinds = [axis.var.ty.dtype for axis in self._last.iter_vars]
         return [
-            rewrite.cast(str(kind), 0 if axis is None else places[axis])
-            for kind, axis in zip(kinds, self._axes, strict=False)
+            rewrite.cast(str(kind), index.at(dict(enumerate(places))))
+            for kind, index in zip(kinds, self._window, strict=False)
         ]
 
     def value(self, total: Any, places: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from spaces.templates.products.places import count_tiles, multiply
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
-from spaces.templates.thread_program import narrow
+from spaces.templates.thread_program import keep, narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,22 @@ class Grid:
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
         self._splits = splits
+        self._rows = tuple(rows for _, rows in sides)
+        self._keeps = product.c.symbolic and not product.plain
         self._a_tiles, self._b_tiles = (
             count_tiles(narrow(T, source.size), rows) for source, rows in sides
         )
-        terms = narrow(T, multiply([extents[product.reduction]]))
+        terms = narrow(T, multiply([extents[axis] for axis in product.terms]))
         self.steps = count_tiles(terms, depth * splits)
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self.parts = self._a_tiles * self._b_tiles * splits * batches
+
+    def first(self, part: Part) -> tuple[Any, Any]:
+        """The first row of A and of B in a part's tiles."""
+        found = [number * rows for number, rows in zip((part.a, part.b), self._rows, strict=True)]
+        # Windows are found by many divisions, each of which would repeat those of an open grid.
+        a, b = keep(self._t, found) if self._keeps else found
+        return a, b
 
     def place(self, number: Any) -> Part:
         """The part of a number.

@@ -14,6 +14,7 @@ from spaces.templates.base import Columns, Knobs
 from spaces.templates.contraction.match import Match, tidy_stages
 from spaces.templates.products.family import Family
 from spaces.templates.products.product import Product
+from spaces.templates.products.roles import join_extents
 from spaces.templates.thread_template import ThreadTemplate
 from tuner.task import Instance
 
@@ -60,7 +61,7 @@ class ProductKernels:
         return self.family.write(match, self.product, self.family.tile_of(knobs), self.gpu)
 
     def _at(self, extents: Extents) -> Product:
-        return self.product.of(self.product.c.of_extents(extents))
+        return self.product.of(extents)
 
 
 def product_template(
@@ -71,5 +72,5 @@ def product_template(
     Args:
         extents: of each shape that it is tuned for.
     """
-    own = [axis.extent for axis in product.c.axes]
+    own = join_extents(product.c)
     return ThreadTemplate(ProductKernels(family, product, gpu), gpu, own, extents)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.templates.products.product import Product
+from spaces.templates.products.roles import split_extents
 
 
 def multiply(sizes: Sequence[Any]) -> Any:
@@ -34,6 +35,25 @@ def spread(extents: Sequence[Any], axes: Sequence[int], place: Any) -> dict[int,
     return found | dict.fromkeys(axes[:1], place)
 
 
+def read_extents(product: Product, main: Any) -> list[Any]:
+    """The extents of a contraction's axes, numbers or expressions: those of its block, of which
+    groups are taken apart.
+
+    Args:
+        main: the block.
+    """
+    extents = [axis.dom.extent for axis in main.iter_vars]
+    if product.plain:
+        return extents
+    # Rows and terms are taken apart by divisions, which are slow in 64 bits.
+    known = [tvm_compat.as_int(extent) for extent in extents]
+    narrow = [
+        rewrite.cast("int32", extent) if number is None else number
+        for extent, number in zip(extents, known, strict=True)
+    ]
+    return split_extents(product.c, narrow)
+
+
 def place_axes(
     product: Product, extents: Sequence[Any], at: Mapping[int, Any], batch: Mapping[int, Any]
 ) -> list[Any]:
@@ -44,8 +64,19 @@ def place_axes(
     """
     found = dict(batch)
     for operand, place in at.items():
-        found |= spread(extents, product.axes_of(operand), place)
+        found |= place_row(product, operand, extents, place)
     return [found.get(axis, 0) for axis in range(len(extents))]
+
+
+def place_row(product: Product, operand: int, extents: Sequence[Any], row: Any) -> dict[int, Any]:
+    """The place on each axis of an operand's row, or column."""
+    axes = product.axes_of(operand)
+    if product.plain or not product.c.symbolic:
+        return spread(extents, axes, row)
+    # TVM does not see that rows of an open grid are not below zero: so it divides in a few steps.
+    sizes = [rewrite.cast("uint32", extent) for extent in extents]
+    places = spread(sizes, axes, rewrite.cast("uint32", row))
+    return {axis: rewrite.cast("int32", place) for axis, place in places.items()}
 
 
 def index_operand(
@@ -56,12 +87,47 @@ def index_operand(
     term: Any,
     batch: Mapping[int, Any],
 ) -> list[Any]:
-    """The index of an operand's element, by its row or column and its term."""
-    places = spread(extents, product.axes_of(operand), row)
-    places |= {product.reduction: term, **batch}
-    index: list[Any] = [0 for _ in product.c.operands[operand].shape]
-    for axis, known in enumerate(product.c.axes):
-        dim = known.dims[operand]
-        if dim is not None and axis in places:
-            index[dim] = places[axis]
-    return index
+    """The index of an operand's element.
+
+    Args:
+        row: its row or column, or the places that `place_row` gives of that; `term` its term.
+    """
+    places = _place_terms(product, operand, extents, row, term, batch)
+    return [index.at(places) for index in product.windows[operand]]
+
+
+def is_in_tensor(
+    product: Product,
+    operand: int,
+    extents: Sequence[Any],
+    sizes: Sequence[Any],
+    row: Any,
+    term: Any,
+    batch: Mapping[int, Any],
+) -> Any:
+    """Whether an operand's element, as for `index_operand`, is in its tensor; None where each is.
+
+    Args:
+        sizes: of the tensor.
+    """
+    places = _place_terms(product, operand, extents, row, term, batch)
+    conditions = [
+        condition
+        for index, size in zip(product.windows[operand], sizes, strict=True)
+        if index.guarded
+        for condition in (index.at(places) >= 0, index.at(places) < size)
+    ]
+    return rewrite.conjunction(conditions) if conditions else None
+
+
+def _place_terms(
+    product: Product,
+    operand: int,
+    extents: Sequence[Any],
+    row: Any,
+    term: Any,
+    batch: Mapping[int, Any],
+) -> dict[int, Any]:
+    """A place for each axis that an operand has."""
+    places = row if isinstance(row, Mapping) else place_row(product, operand, extents, row)
+    return {**places, **spread(extents, product.terms, term), **batch}

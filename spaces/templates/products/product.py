@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from spaces.ir import rewrite, tvm_compat
+from spaces.ir import rewrite
 from spaces.ir.symbolic import NO_VALUES
-from spaces.templates.contraction.match import Match, describe, factors
+from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction
+from spaces.templates.products.layout import UNIT, Layout, result_window
+from spaces.templates.products.roles import find_ways, split_extents
+from spaces.templates.products.windows import Reading, Window, read_windows
 
-UNIT = 16
-"""Bytes of the widest load, and of what swizzles keep together; strides in tensor maps are
-multiples of it."""
-_MOST_DIMENSIONS = 5
-"""Of a tensor map (CUDA driver API, "Tensor Map Object Managment")."""
 _ITEMS = (16, 32)
 _BYTES = ("int8", "uint8")
 _FLOAT_SUMS = ("float16", "bfloat16", "float32")
@@ -31,9 +29,12 @@ class Product:
 
     Attributes:
         c: the contraction; its operands are taken in the order in which the program reads them.
-        reduction: the axis that is summed over.
+        terms: the axes that are summed over, fused, outer to inner.
+        windows: how each operand is indexed.
         turned: for each operand whether its rows, or columns, are what lies next to one another, in
             place of the terms of a sum.
+        in_units: for each operand whether what lies next to one another begins at multiples of 16
+            bytes.
         mapped: for each operand whether a tensor map describes it.
         kind: type of both operands' elements; of bytes, of which one may have signs and the other
             none, the first one's.
@@ -42,16 +43,18 @@ class Product:
     """
 
     c: Contraction
-    reduction: int
+    terms: tuple[int, ...]
+    windows: tuple[Window, Window]
     turned: tuple[bool, bool]
+    in_units: tuple[bool, bool]
     mapped: tuple[bool, bool]
     kind: str
     out_bits: int
     out_dense: int | None
 
-    def of(self, c: Contraction) -> Product:
-        """The same product, its axes in the same roles, of other extents."""
-        return replace(self, c=c)
+    def of(self, extents: Sequence[Any]) -> Product:
+        """The same product, its axes in the same roles, of other extents of the block's axes."""
+        return replace(self, c=self.c.of_extents(split_extents(self.c, extents)))
 
     def axes_of(self, operand: int) -> tuple[int, ...]:
         """The axes, fused, of an operand's rows or columns; none where it has one row."""
@@ -61,6 +64,31 @@ class Product:
         """The number of rows, or of columns, of an operand."""
         return prod((self.c.axes[axis].extent for axis in self.axes_of(operand)), start=1)
 
+    def elements(self, operand: int) -> Any:
+        """The number of elements that an operand is read from: of windows that share them, fewer
+        than rows by terms."""
+        found: Any = self.extent(operand) * self.depth * self.batch_extent
+        spans: Any = 1.0
+        for index in self.windows[operand]:
+            steps = [abs(s) * (self.c.axes[axis].extent - 1) for axis, s in index.steps]
+            spans = spans * np.maximum(sum(steps) + 1 + 2 * min(index.first, 0), 1)
+        return np.minimum(spans, found)
+
+    def slides(self, operand: int) -> bool:
+        """Whether rows of an operand are windows, each with an index of more than one axis or
+        beyond the tensor."""
+        return any(index.steps and index.axis is None for index in self.windows[operand])
+
+    @property
+    def plain(self) -> bool:
+        """Whether both operands are matrices, or stacks of them: each index is an axis, and of the
+        terms and the last axis of rows one lies next to one another."""
+        alone = self.c.plain and len(self.terms) == 1
+        if not alone or any(operand.staged for operand in self.c.operands):
+            return False
+        dense = [[index.axis for index in window if index.steps] for window in self.windows]
+        return all(axes[-1] == self.dense_axis(o) for o, axes in enumerate(dense))
+
     def sides(self, swap: Any) -> tuple[int, int]:
         """The operand that is A of a setting, and the one that is B."""
         c = self.c
@@ -68,11 +96,11 @@ class Product:
 
     def dense_axis(self, operand: int) -> int | None:
         """The axis along which an operand's terms, or its rows where it is turned, lie."""
-        return (self.axes_of(operand) or (None,))[-1] if self.turned[operand] else self.reduction
+        return (self.axes_of(operand) or (None,))[-1] if self.turned[operand] else self.terms[-1]
 
     def widest(self, operand: int) -> int:
-        """Elements of the widest load with which the dense axis of an operand is read in whole
-        loads, each of which begins at a multiple of its size."""
+        """Elements of the widest load with which the dense axis of a plain product's operand is
+        read in whole loads, each of which begins at a multiple of its size."""
         axis = self.dense_axis(operand)
         if axis is None or self.c.axes[axis].symbolic:
             return 1
@@ -93,7 +121,7 @@ class Product:
     @property
     def depth(self) -> Any:
         """The number of terms of a sum."""
-        return self.c.axes[self.reduction].extent
+        return prod(self.c.axes[axis].extent for axis in self.terms)
 
 
 def find_product(
@@ -106,14 +134,15 @@ def find_product(
         values: sizes of symbolic dimensions, the shape for which it is estimated.
     """
     loads = factors(match.main)
-    parameters = list(match.schedule.mod["main"].params)
-    if loads is None or not all(rewrite.is_among(load.source, parameters) for load in loads):
+    if loads is None:
         return None
-    buffers = [loads[0].source, loads[1].source, _result(match)]
-    kind, other = (str(buffer.dtype) for buffer in buffers[:2])
-    if not {kind, other} <= {*kinds} or not _sums_in_full(match.main, kind, other):
+    kinds_of = tuple(str(load.source.dtype) for load in loads)
+    if not {*kinds_of} <= {*kinds} or not _sums_in_full(match.main, *kinds_of):
         return None
-    ways = (_read(c, kind, buffers) for c in describe(match, values))
+    reading = read_windows(match)
+    if reading is None or tuple(str(source.dtype) for source in reading.sources) != kinds_of:
+        return None
+    ways = (_read(match, c, reading, kinds_of[0]) for c in find_ways(match, reading, values))
     return next((way for way in ways if way is not None), None)
 
 
@@ -139,48 +168,44 @@ def _result(match: Match) -> Any:
     return block.writes[0].source
 
 
-def _read(c: Contraction, kind: str, buffers: Sequence[Any]) -> Product | None:
-    reductions = [axis for axis in c.reduce_axes if not c.axes[axis].single]
-    if not (c.plain and c.broadcasts and c.epilogue_keeps_shape) or len(reductions) != 1:
+def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product | None:
+    if not c.epilogue_keeps_shape:
         return None
-    if any(operand.staged for operand in c.operands):
+    extents = [axis.dom.extent for axis in match.main.iter_vars]
+    terms = _order_terms(c, reading.windows[c.rows_of])
+    if not terms:
         return None
-    outs = [axis.out_dim for axis in c.axes]
-    out_bits = tvm_compat.element_bits(buffers[2].dtype)
-    out_dense = _dense_axis(c, outs)
-    is_stored = out_bits in _ITEMS and out_dense in (c.column, *c.rows[-1:])
-    if not (is_stored and _is_mapped(c, outs, buffers[2])):
-        out_dense = None
-    turned, mapped = [], []
+    result = _result(match)
+    out = Layout(c, extents, result, result_window(c))
+    is_stored = out.bits in _ITEMS and out.dense & {c.column, *c.rows[-1:]}
+    is_mapped = is_stored and out.is_mapped((c.rows, (c.column,)))
+    turned, in_units, mapped = [], [], []
     for operand in range(2):
-        dims = [axis.dims[operand] for axis in c.axes]
-        dense = _dense_axis(c, dims)
-        tiled = c.rows[-1:] if operand == c.rows_of else (c.column,)
-        if dense not in (reductions[0], *tiled):
+        tiled = c.rows if operand == c.rows_of else (c.column,)
+        layout = Layout(c, extents, reading.sources[operand], reading.windows[operand])
+        if not layout.dense & {*terms, *tiled}:
             return None
-        turned.append(dense != reductions[0])
-        mapped.append(_is_mapped(c, dims, buffers[operand]))
-    both = (turned[0], turned[1]), (mapped[0], mapped[1])
-    return Product(c, reductions[0], *both, kind, out_bits, out_dense)
+        turned.append(bool(layout.dense & {*tiled[-1:]}))
+        dense = tiled if turned[-1] else terms
+        in_units.append(layout.in_units(dense))
+        mapped.append(in_units[-1] and layout.is_mapped((tiled, terms)))
+    return Product(
+        c=c,
+        terms=terms,
+        windows=reading.windows,
+        turned=(turned[0], turned[1]),
+        in_units=(in_units[0], in_units[1]),
+        mapped=(mapped[0], mapped[1]),
+        kind=kind,
+        out_bits=out.bits,
+        out_dense=next(iter(out.dense)) if is_mapped else None,
+    )
 
 
-def _several(c: Contraction, dims: Sequence[int | None]) -> dict[int, int]:
-    """The axis of each dimension of a buffer that has more than one element."""
-    return {dim: a for a, dim in enumerate(dims) if dim is not None and not c.axes[a].single}
-
-
-def _dense_axis(c: Contraction, dims: Sequence[int | None]) -> int | None:
-    """The axis along which a buffer's elements follow one another."""
-    several = _several(c, dims)
-    return several[max(several)] if several else None
-
-
-def _is_mapped(c: Contraction, dims: Sequence[int | None], buffer: Any) -> bool:
-    """Whether a tensor map describes a buffer: the strides of all dimensions but the dense one are
-    multiples of 16 bytes, for every size of those that are open."""
-    sizes = [tvm_compat.as_int(size) or 1 for size in buffer.shape]
-    bits = tvm_compat.element_bits(buffer.dtype)
-    several = _several(c, dims)
-    own = {dim: axis for dim, axis in several.items() if axis not in c.rows[:-1]}
-    strides = [prod(sizes[dim + 1 :]) * bits for dim in own if dim != max(several)]
-    return len(own) <= _MOST_DIMENSIONS and not any(stride % (UNIT * 8) for stride in strides)
+def _order_terms(c: Contraction, windows: Window) -> tuple[int, ...]:
+    """The axes that are summed over, in the order of the program's loops; one whose places lie next
+    to one another in windows comes last, so that terms do."""
+    terms = [axis for axis in c.reduce_axes if not c.axes[axis].single]
+    steps = [dict(index.steps) for index in windows if index.steps]
+    last = [axis for axis in terms if steps and steps[-1].keys() & {axis, *c.rows} == {axis}]
+    return tuple([axis for axis in terms if axis not in last[:1]] + last[:1])

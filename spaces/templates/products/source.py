@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.templates.products.places import index_operand, multiply
+from spaces.ir import rewrite
+from spaces.templates.products.places import index_operand, is_in_tensor, multiply, place_row
 from spaces.templates.products.product import Product
 
 
@@ -19,6 +20,10 @@ class Source:
         in_units: whether what lies next to one another begins at multiples of 16 bytes.
         size: the number of rows, a number or an expression; `terms` that of terms.
         index: gives the index of an element, for its row, its term and its place in the batch.
+        take_apart: gives what `index` and `inside` take for a row, so that it is computed once,
+            where rows are windows.
+        inside: gives for the same whether an element is in the tensor, where rows are windows that
+            reach beyond it; there elements are zeros, and an index is of nothing.
     """
 
     tensor: Any
@@ -27,6 +32,8 @@ class Source:
     size: Any
     terms: Any
     index: Callable[[Any, Any, Mapping[int, Any]], list[Any]]
+    take_apart: Callable[[Any], Mapping[int, Any]] | None = None
+    inside: Callable[[Any, Any, Mapping[int, Any]], Any] | None = None
 
     @property
     def kind(self) -> str:
@@ -46,11 +53,20 @@ def read_source(product: Product, number: int, tensor: Any, extents: Sequence[An
     def find_index(row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
         return index_operand(product, number, extents, row, term, batch)
 
+    def take_apart(row: Any) -> Mapping[int, Any]:
+        return place_row(product, number, extents, row)
+
+    def find_inside(row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
+        sizes = [rewrite.cast("int32", size) for size in tensor.shape]
+        return is_in_tensor(product, number, extents, sizes, row, term, batch)
+
     return Source(
         tensor,
         product.turned[number],
-        product.mapped[number],
+        product.in_units[number],
         multiply([extents[axis] for axis in own]),
-        multiply([extents[product.reduction]]),
+        multiply([extents[axis] for axis in product.terms]),
         find_index,
+        take_apart if product.slides(number) else None,
+        find_inside if any(index.guarded for index in product.windows[number]) else None,
     )

@@ -10,7 +10,7 @@ from spaces.ir import rewrite
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles, multiply, place_axes, spread
 from spaces.templates.products.product import Product
-from spaces.templates.thread_program import DEVICE_ENTRY, narrow, widen
+from spaces.templates.thread_program import DEVICE_ENTRY, keep, narrow, widen
 
 Place = tuple[Any, Any]
 """A row and a column."""
@@ -79,7 +79,7 @@ class Totals:
 
     def value(self, total: Any, at: Place, batch: Mapping[int, Any]) -> Any:
         """What the program makes of a sum."""
-        return self._epilogue.value(total, self._places(at, batch))
+        return self._epilogue.value(total, self._find_places(at, batch))
 
     def _add(self) -> None:
         T = self._t
@@ -100,10 +100,15 @@ class Totals:
             self._finish(total[0], at, {axis: T.Bind(own) for axis, own in batch.items()})
 
     def _finish(self, total: Any, at: Place, batch: Mapping[int, Any]) -> None:
-        index = self._epilogue.index(self._places(at, batch))
-        self._t.buffer_store(self._epilogue.result, self.value(total, at, batch), index)
+        places = self._find_places(at, batch)
+        value = self._epilogue.value(total, places)
+        self._t.buffer_store(self._epilogue.result, value, self._epilogue.index(places))
 
-    def _places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
+    def _find_places(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
         """A value for each axis of the contraction."""
         sides = dict(zip(self._sides, at, strict=True))
-        return place_axes(self._product, self._extents, sides, batch)
+        places = place_axes(self._product, self._extents, sides, batch)
+        if self._product.plain or not self._product.c.symbolic:
+            return places
+        # Each is read for the bias, the residual and the result, and takes divisions to find.
+        return keep(self._t, places)

@@ -15,24 +15,37 @@ _KEPT = 0.8
 
 
 def count_moved(
-    product: Product, gpu: Gpu, tiles: tuple[Any, Any], sizes: tuple[Any, Any], group: Any
+    product: Product,
+    gpu: Gpu,
+    tiles: tuple[Any, Any],
+    sizes: tuple[Any, Any],
+    group: Any,
+    swap: Any,
 ) -> Any:
     """Bytes of both operands and of the result.
 
     Args:
         tiles: of A, and of B; `sizes` are rows of one of each.
         group: tiles of A whose blocks follow one another.
+        swap: whether A gives the result's columns.
     """
     c, item = product.c, product.c.operands[0].bits / 8
-    own = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
+    own = [product.elements(operand) * item for operand in range(2)]
     results = product.extent(c.rows_of) * product.extent(c.columns_of) * product.batch_extent
     result = results * product.out_bits / 8
     once = 1.0 * sum(own) + result
+    # Windows share elements, so that tiles read fewer than rows by terms.
+    whole = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
+    shares = [of / np.maximum(all_of, 1) for of, all_of in zip(own, whole, strict=True)]
+    of_a, of_b = (
+        np.where(swap, shares[yes], shares[no])
+        for yes, no in ((c.columns_of, c.rows_of), (c.rows_of, c.columns_of))
+    )
     # Tiles at the same time: so many of A by so many of B, each of which is read once for them.
     together = np.minimum(gpu.multiprocessors, tiles[0] * tiles[1])
     down = np.minimum(group, tiles[0])
     across = np.minimum(ceil(together, down), tiles[1])
-    read = (down * sizes[0] + across * sizes[1]) * product.depth * item
+    read = (down * sizes[0] * of_a + across * sizes[1] * of_b) * product.depth * item
     turns = tiles[0] * tiles[1] * product.batch_extent / (down * across)
     return np.where(
         once <= _KEPT * gpu.numbers.l2_bytes, once, np.maximum(once, result + turns * read)

@@ -15,16 +15,17 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
+from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
-from spaces.templates.tensor_cores.byte_fragments import ByteFragments
+from spaces.templates.tensor_cores.elements.byte_fragments import ByteFragments
+from spaces.templates.tensor_cores.elements.single_fragments import SingleFragments
+from spaces.templates.tensor_cores.elements.single_results import SingleResults
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.single_fragments import SingleFragments
-from spaces.templates.tensor_cores.single_results import SingleResults
 from spaces.templates.tensor_cores.tile import BYTES, SINGLES
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
@@ -57,7 +58,7 @@ class _Writer:
         self, T: Any, product: Product, tile: k.AmpereTile, epilogue: Epilogue, main: Any
     ) -> None:
         self._t, self._product, self._tile = T, product, tile
-        extents = [axis.dom.extent for axis in main.iter_vars]
+        extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         self._a, self._b = (
             Operand(
@@ -97,7 +98,9 @@ class _Writer:
             T.buffer_store(self._largest, T.uint32(0), [0])
         part = self._grid.place(block)
         self._begin = T.Bind(part.split * self._grid.steps)
-        first = (part.a * tile.rows, part.b * tile.columns)
+        first = self._grid.first(part)
+        for side, row in zip((self._a, self._b), first, strict=True):
+            side.aim(thread, row)
         for step in range(tile.stages - 1):
             with T.If(step < self._grid.steps), T.Then():
                 self._copy(thread, step, first, step, part.batch)

@@ -25,6 +25,7 @@ from spaces.templates.tensor_cores.tile import (
     STAGES,
     SWAP,
     Element,
+    count_places,
     count_stage_bytes,
     fits_lines,
     left_bytes,
@@ -157,7 +158,8 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     Args:
         product: of the largest shape.
     """
-    good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
+    registers = tile.registers(gpu) + count_places(product, tile)
+    good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes

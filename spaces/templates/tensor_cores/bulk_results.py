@@ -7,7 +7,8 @@ from math import gcd
 from typing import Any
 
 from spaces.templates.products.grid import Part
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.product import Product
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.results import Results

@@ -11,13 +11,16 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import SUM_BYTES
 from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
     HELD,
+    HELD_OF_WINDOWS,
     SINGLES,
     Tile,
+    count_places,
     count_rows,
     count_stage_bytes,
     left_bytes,
@@ -33,6 +36,8 @@ _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _COPY_ISSUES = 6.0
 """Instructions of a thread for an element that it copies."""
+_WINDOW_ISSUES = 14.0
+"""Instructions that tell where in a window something is, and whether it is in the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
     sizes = tile.rows, tile.columns
-    moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, tile.group)
+    moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, tile.group, tile.swap)
     streaming = moved / gpu.memory_bytes_per_cycle
     alone = rates.ALONE * np.minimum(cycles, streaming)
     cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
@@ -135,17 +140,23 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
 def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
     """The number of blocks that fit on one multiprocessor together; of persistent ones, one."""
     own_bytes = tile.block_bytes(product.out_bits)
-    found = count_resident(gpu, own_bytes, tile.registers(gpu), tile.threads)
+    registers = tile.registers(gpu) + count_places(product, tile)
+    found = count_resident(gpu, own_bytes, registers, tile.threads)
     return np.where(tile.persistent, 1, found)
 
 
 def _copying(product: Product, tile: Tile) -> Any:
-    """Cycles in which threads copy a stage of those operands that no tensor map describes."""
+    """Cycles in which threads find and copy a stage of those operands that they have to copy
+    element by element, or whose rows are windows."""
     cycles: Any = 0.0
     for operand in range(2):
-        if not product.mapped[operand]:
-            each = count_rows(product, tile, operand) * tile.depth / tile.copiers
-            cycles = cycles + each * _COPY_ISSUES
+        each = count_rows(product, tile, operand) * tile.depth / tile.copiers
+        slides = product.slides(operand)
+        if not product.in_units[operand]:
+            cycles = cycles + each * (_COPY_ISSUES + _WINDOW_ISSUES * slides)
             if tile.element is not SINGLES:  # of these each copy is under way, without a register
-                cycles = cycles + rates.ceil(each, HELD) * rates.LATENCY
+                held = HELD_OF_WINDOWS if slides else HELD
+                cycles = cycles + rates.ceil(each, held) * rates.LATENCY
+        elif slides:
+            cycles = cycles + each * tile.element.bytes / UNIT * _WINDOW_ISSUES
     return cycles

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tile import element_of
 

@@ -16,6 +16,7 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
+from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
@@ -37,6 +38,9 @@ _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 these have taken what the former gave away."""
 _COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
 """The same where threads copy element by element."""
+_MAPPED, _COPIED, _FILLED = "mapped", "copied", "filled"
+"""The ways in which an operand is copied: by a tensor map, by threads 16 bytes each time, and by
+threads element by element."""
 
 
 def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu: Gpu) -> Any:
@@ -70,7 +74,7 @@ class _Writer:
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
     ) -> None:
         self._t, self._product, self._tile = T, product, tile
-        extents = [axis.dom.extent for axis in main.iter_vars]
+        extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (ROWS * tile.parts, tile.columns)
@@ -86,6 +90,10 @@ class _Writer:
             for number, own, each in zip(numbers, rows, lines, strict=True)
         )
         self._sides = (self._a, self._b)
+        self._ways = [
+            _MAPPED if side.is_mapped else _COPIED if side.source.in_units else _FILLED
+            for side in self._sides
+        ]
         sides = [(side.source, side.rows) for side in self._sides]
         self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
         self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, tile.element.sums)
@@ -128,8 +136,8 @@ class _Writer:
             self._bulk.allocate(pool)
         self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
         pool.commit()
-        # Whoever copies arrives once, with one tile or with both.
-        fillers = sum({1 if side.source.in_units else WARPGROUP for side in self._sides})
+        # Whoever copies in one way arrives once, with one tile or with both.
+        fillers = sum(1 if way == _MAPPED else WARPGROUP for way in {*self._ways})
         with T.If(thread == 0), T.Then():
             for stage in range(tile.stages):
                 for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
@@ -143,7 +151,8 @@ class _Writer:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
         T = self._t
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
-        if own := allocate_held(T, self._sides):
+        if {*self._ways} != {_MAPPED}:
+            own = allocate_held(T, self._sides)
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, block + turn * blocks, own)
         else:
@@ -153,9 +162,7 @@ class _Writer:
     @property
     def _registers(self) -> tuple[int, int]:
         """Of threads that copy, and of those that multiply."""
-        table = (
-            _REGISTERS if all(side.source.in_units for side in self._sides) else _COPYING_REGISTERS
-        )
+        table = _REGISTERS if {*self._ways} == {_MAPPED} else _COPYING_REGISTERS
         return table[self._tile.consumers]
 
     def _produce(self, thread: Any, turn: Any, number: Any, own: Mapping[str, Any]) -> None:
@@ -169,7 +176,12 @@ class _Writer:
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
-        mapped = [(side, row) for side, row in tiles if side.source.in_units]
+        mapped, copied, filled = (
+            [tile for tile, its in zip(tiles, self._ways, strict=True) if its == way]
+            for way in (_MAPPED, _COPIED, _FILLED)
+        )
+        for side, row in copied:
+            side.aim(thread, row)
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -184,10 +196,13 @@ class _Writer:
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
                         side.load(stage, row, term, part.batch, full)
-            if own:
-                for side, row in tiles:
-                    if not side.source.in_units:
-                        side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
+            for side, row in copied:
+                side.copy(thread, stage, row, term, part.batch)
+            if copied:
+                T.evaluate(T.ptx["cp.async.mbarrier.arrive.noinc.shared.b64"](full))
+            for side, row in filled:
+                side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
+            if filled:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
 
@@ -204,6 +219,9 @@ class _Writer:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
             T.evaluate(T.cuda.mbarrier_wait(self._full.ptr_to([stage]), count // tile.stages % 2))
+            if _COPIED in self._ways:
+                # Copies of threads are seen by warpgroups' products behind such a fence alone.
+                T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
             self._multiply(consumer, stage, sums, words)
             T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
             with T.If(T.And(thread % WARPGROUP == 0, step > 0)), T.Then():

@@ -24,6 +24,7 @@ from spaces.templates.tensor_cores.tile import (
     STAGES,
     SWAP,
     Element,
+    count_places,
     count_stage_bytes,
     fits_lines,
     left_bytes,
@@ -35,6 +36,8 @@ PERSISTENT, BULK_STORES = "persistent", "bulk_stores"
 
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
+_PLACES = 56
+"""Registers of a thread that copies, for where windows are."""
 _BARRIER_BYTES = 16
 
 
@@ -135,4 +138,5 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     good &= fits_lines(product, tile)
     good &= left_bytes(product, tile) <= MOST_LEFT_BYTES
     good &= (tile.splits == 1) | (tile.bulk_stores == 0)
+    good &= count_places(product, tile) <= _PLACES
     return np.asarray(good, dtype=np.bool_)

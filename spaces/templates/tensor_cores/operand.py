@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
-from spaces.templates.products.product import UNIT, Product
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
     BYTES,
     HELD,
+    HELD_OF_WINDOWS,
     LINE_BYTES,
     PATTERN_BYTES,
     SINGLES,
     element_of,
 )
+from spaces.templates.thread_program import keep
 
 _WORD = 4
 """Bytes of the least copy that threads have under way."""
@@ -43,6 +46,7 @@ class Operand:
         self._element = element_of(source.kind)
         self._line = gcd(rows, self._element.line) if source.turned else self._element.line
         self._lines = depth if source.turned else lines
+        self._aimed: list[Mapping[int, Any]] = []
 
     def allocate(self, pool: Any, stages: int) -> None:
         """Make room for tiles."""
@@ -53,6 +57,18 @@ class Operand:
     def is_ahead(self) -> bool:
         """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
         return self.source.in_units or self._element.bytes >= _WORD
+
+    def aim(self, thread: Any, row: Any) -> None:
+        """Find out for the tiles from a row on where that is which a thread copies from, if it
+        takes work to know."""
+        if self.source.take_apart is None or not self.source.in_units:
+            return
+        each = UNIT // self._element.bytes
+        turns = range(-(-self.rows * self.depth // (each * self._threads)))
+        rows = (self._find_piece(thread + turn * self._threads, each)[0] for turn in turns)
+        apart = [self.source.take_apart(row + r) for r in rows]
+        known = iter(keep(self._t, [place for at in apart for place in at.values()]))
+        self._aimed = [{axis: next(known) for axis in at} for at in apart]
 
     def move(
         self,
@@ -86,7 +102,8 @@ class Operand:
         total = self.rows * self.depth // each
         for turn in range(-(-total // self._threads)):
             number = thread + turn * self._threads
-            copy = self._copy_piece(number, each, *first)
+            aimed = self._aimed[turn] if self._aimed else None
+            copy = self._copy_piece(number, each, *first, aimed)
             if total % self._threads and turn == total // self._threads:
                 with T.If(number < total), T.Then():
                     T.evaluate(copy)
@@ -94,25 +111,44 @@ class Operand:
                 T.evaluate(copy)
 
     def _copy_piece(
-        self, number: Any, each: int, stage: Any, row: Any, term: Any, batch: Mapping[int, Any]
+        self,
+        number: Any,
+        each: int,
+        stage: Any,
+        row: Any,
+        term: Any,
+        batch: Mapping[int, Any],
+        aimed: Mapping[int, Any] | None = None,
     ) -> Any:
         """The copy of so many elements next to one another, by their number in a tile; zeros where
-        they lie beyond the tensor."""
+        they lie beyond the tensor.
+
+        Args:
+            aimed: what `aim` has found.
+        """
         T, item = self._t, self._element.bytes
-        along = (self.rows if self.source.turned else self.depth) // each
-        dense, line = number % along * each, number // along
-        r, t = (dense, line) if self.source.turned else (line, dense)
+        r, t = self._find_piece(number, each)
         place = (row + r, term + t)
+        near, far = place if aimed is None else (aimed, place[1])
         beyond = (self.source.size - place[0], self.source.terms - place[1])
         left, other = beyond if self.source.turned else beyond[::-1]
         inside = T.And(left > 0, other > 0)
+        if self.source.inside is not None:
+            inside = T.And(inside, self.source.inside(near, far, batch))
         whole = T.max(T.min(T.Cast("int32", left), each), 0) * item
         size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
-        near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
+        if aimed is None:  # else at any place: where the size is 0, nothing is read
+            near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
         source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
         where = self.stages.ptr_to([stage, self.offset(r, t)])
         kept = "cg" if each * item == UNIT else "ca"
         return T.ptx[f"cp.async.{kept}.shared.global"](where, source, each * item, size)
+
+    def _find_piece(self, number: Any, each: int) -> tuple[Any, Any]:
+        """The row and the term in a tile at which so many elements begin, by their number."""
+        along = (self.rows if self.source.turned else self.depth) // each
+        dense, line = number % along * each, number // along
+        return (dense, line) if self.source.turned else (line, dense)
 
     def fill(
         self, thread: Any, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], own: Any
@@ -143,7 +179,8 @@ class Operand:
         """Elements that a thread has under way in registers; none where it may copy ahead."""
         if self.is_ahead:
             return 0
-        return gcd(self.rows * self.depth // self._threads, HELD)
+        most = HELD if self.source.take_apart is None else HELD_OF_WINDOWS
+        return gcd(self.rows * self.depth // self._threads, most)
 
     def describe(self, row: int, term: int) -> int:
         """Units of 16 bytes from the start of a warpgroup's rows to what an instruction reads."""
@@ -158,6 +195,8 @@ class Operand:
         """An element; zero beyond the tensor."""
         T = self._t
         inside = T.And(row < self.source.size, term < self.source.terms)
+        if self.source.inside is not None:
+            inside = T.And(inside, self.source.inside(row, term, batch))
         element = self.source.tensor[tuple(self.source.index(row, term, batch))]
         return T.if_then_else(inside, element, T.Cast(self.source.kind, 0.0))
 
@@ -177,7 +216,7 @@ class Operand:
         """What the numbers of a line's units are changed by, so that what a warp reads at once lies
         in other banks: as tensor maps do, for eight lines that follow one another. Of turned lines
         it reads two units of each of four by words, of bytes each other pair of 16
-        (`spaces.templates.tensor_cores.byte_fragments`).
+        (`spaces.templates.tensor_cores.elements.byte_fragments`).
         """
         if self.source.turned and self._element is SINGLES:
             return line % 4 * 2
@@ -218,8 +257,9 @@ class MappedOperand(Operand):
         super().__init__(T, source, rows=rows, lines=lines, depth=depth, threads=threads)
         dims = [axis.dims[number] for axis in product.c.axes]
         self._batch = tuple(a for a in product.batch if dims[a] is not None)
-        if source.in_units:
-            tiled, terms = product.axes_of(number), (product.reduction,)
+        self.is_mapped = product.mapped[number]
+        if self.is_mapped:
+            tiled, terms = product.axes_of(number), product.terms
             first = [tiled, terms] if source.turned else [terms, tiled]
             batch = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *batch])

@@ -10,9 +10,9 @@ from spaces.templates.base import Template
 from spaces.templates.contraction.match import Match, extents_of_shapes
 from spaces.templates.products.kernels import product_template
 from spaces.templates.products.product import Product, find_product
+from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS
 from spaces.templates.tensor_cores.family import family_of, has_tensor_cores
-from spaces.templates.tensor_cores.single_fragments import LEAST_TERMS
-from spaces.templates.tensor_cores.tile import KINDS, SINGLES
+from spaces.templates.tensor_cores.tile import HALVES, KINDS, SINGLES
 from tuner.task import Task
 
 
@@ -33,14 +33,16 @@ def tensor_core_templates(task: Task, match: Match | None) -> list[Template]:
     extents, largest = extents_of_shapes(match, task.shapes)
     with refusals(f"the template for products on tensor cores, {task.name}"):
         found = find_product(match, KINDS, largest)
-    if found is None or not _is_precise(found):
+    if found is None or not _is_taken(found):
         return []
     return [product_template(family_of(gpu, found), found, gpu, extents)]
 
 
-def _is_precise(product: Product) -> bool:
-    """Whether errors are within bounds, see `spaces.templates.tensor_cores.single_fragments`."""
-    axis = product.c.axes[product.reduction]
-    return product.kind not in SINGLES.names or (
-        not axis.symbolic and bool(axis.extent >= LEAST_TERMS)
-    )
+def _is_taken(product: Product) -> bool:
+    """Whether rows may lie as they do, which of halves may be windows, and errors are within
+    bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
+    if product.kind in HALVES.names:
+        return True
+    known = not any(product.c.axes[axis].symbolic for axis in product.terms)
+    is_precise = product.kind not in SINGLES.names or (known and product.depth >= LEAST_TERMS)
+    return product.plain and bool(is_precise)

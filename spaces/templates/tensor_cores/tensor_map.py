@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.places import multiply
-from spaces.templates.products.product import UNIT
 
 _ENCODE = "runtime.cuTensorMapEncodeTiled"
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from spaces.targets.gpu import Gpu
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import SUM_BYTES
 
@@ -23,8 +24,11 @@ SPLIT_COUNTS = (1, 2, 4, 8)
 LINE_BYTES, PATTERN_BYTES = 128, 1024
 """Bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the bytes after
 which that repeats."""
-HELD = 64
-"""Elements that a thread has under way, at most, where threads copy one by one."""
+HELD, HELD_OF_WINDOWS = 64, 16
+"""Elements that a thread has under way, at most, where threads copy one by one; fewer of windows,
+since it takes registers to find each of them."""
+_OPEN_REGISTERS = 16
+"""Of a thread, for sizes of windows that are open."""
 _INSTRUCTION_BYTES, _LEAST_ROWS = 32, 64
 
 
@@ -156,6 +160,18 @@ def left_bytes(product: Product, tile: Tile) -> Any:
     """What blocks leave in the device's memory, where they share the terms of sums."""
     results = product.extent(0) * product.extent(1) * product.batch_extent
     return np.where(tile.splits > 1, 1.0 * results * tile.splits * SUM_BYTES, 0.0)
+
+
+def count_places(product: Product, tile: Tile) -> Any:
+    """Registers in which a thread that copies keeps where the rows of windows are."""
+    found: Any = 0
+    for operand in range(2):
+        if product.slides(operand) and product.in_units[operand]:
+            copied = count_rows(product, tile, operand) * tile.depth * tile.element.bytes
+            turns = -(-copied // (UNIT * tile.copiers))
+            found = found + turns * len(product.axes_of(operand))
+            found = found + _OPEN_REGISTERS * product.c.symbolic
+    return found
 
 
 def fits_lines(product: Product, tile: Tile) -> Any:

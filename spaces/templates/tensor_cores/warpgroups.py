@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES

@@ -87,7 +87,7 @@ def estimate(product: Product, gpu: Gpu, tile: k.ThreadTile) -> Estimate:
     storing = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / resident)
     sizes = tile.rows, tile.columns
-    moved = count_moved(product, gpu, tiles, sizes, tile.group)
+    moved = count_moved(product, gpu, tiles, sizes, tile.group, swap=0)
     streaming = moved / gpu.memory_bytes_per_cycle
     alone = rates.ALONE * np.minimum(cycles, streaming)
     cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES

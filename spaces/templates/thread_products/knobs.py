@@ -29,6 +29,8 @@ _MOST_PRODUCTS = 2048
 """Of a thread in a stage, which are written one by one."""
 _OTHER_REGISTERS = 40
 """Of a thread, besides sums and factors: addresses of what it copies and reads."""
+_PLACE_REGISTERS = 2
+"""Of a row that a copy begins in, as far as the compiler's spills tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,10 @@ class ThreadTile:
 
 def choices_of(product: Product, gpu: Gpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob on a device."""
-    # Of two operands with dense terms the columns' factors take most registers, and copies others.
-    has_room = copies_ahead(gpu) or any(product.turned)
+    # Of two operands with dense terms the columns' factors take most registers, and copies others,
+    # or places of those.
+    is_few = copies_ahead(gpu) and not any(_is_open(product, operand) for operand in range(2))
+    has_room = is_few or any(product.turned)
     return {
         ROW_VECTORS: (1, 2, 4),
         COLUMN_VECTORS: (1, 2, 4) if has_room else (1, 2),
@@ -138,7 +142,20 @@ def count_registers(product: Product, gpu: Gpu, tile: ThreadTile) -> Any:
         for number, vectors in sides
     )
     held = 0 if copies_ahead(gpu) else sum(_count_held(product, tile, n) for n in range(2))
-    return tile.sums + factors + held + _OTHER_REGISTERS
+    places = sum(_count_places(product, tile, n) for n in range(2))
+    return tile.sums + factors + held + places + _OTHER_REGISTERS
+
+
+def _count_places(product: Product, tile: ThreadTile, operand: int) -> Any:
+    """Registers for the rows of an operand that a thread copies from: of an open number each is
+    kept within it by itself."""
+    own = _PLACE_REGISTERS * count_copies(product, tile, operand)
+    return own if _is_open(product, operand) else 0
+
+
+def _is_open(product: Product, operand: int) -> bool:
+    """Whether the number of an operand's rows is known only when the program runs."""
+    return any(product.c.axes[axis].symbolic for axis in product.axes_of(operand))
 
 
 def _count_held(product: Product, tile: ThreadTile, operand: int) -> Any:

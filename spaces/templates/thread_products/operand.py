@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
-from spaces.templates.products.product import UNIT
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.source import Source
 from spaces.templates.thread_products.knobs import ITEM, VECTOR
 from spaces.templates.thread_products.places import Tile
@@ -76,7 +76,7 @@ class Operand:
         row = number * (tile.rows // unit)
         if self.is_whole:
             row = T.min(row, (self._size - tile.rows) // unit)
-        row = keep(T, row) * unit
+        (row,) = (own * unit for own in keep(T, [row]))
         self._copies = None if tile.copies >= self._threads else thread < tile.copies
         slot, term = tile.copy(thread)
         self._slot, self._term = slot, term

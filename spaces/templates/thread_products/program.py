@@ -80,7 +80,7 @@ class _Writer:
             side.allocate(pool, tile.stages)
         pool.commit()
         part = self._grid.place(block)
-        batch = {axis: keep(T, place) for axis, place in part.batch.items()}
+        batch = dict(zip(part.batch, keep(T, [*part.batch.values()]), strict=True))
         warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
         warps = (warp // tile.column_warps, warp % tile.column_warps)
         first = []

@@ -45,4 +45,6 @@ def thread_product_templates(task: Task, match: Match | None) -> list[Template]:
     extents, largest = extents_of_shapes(match, task.shapes)
     with refusals(f"the template for products that threads multiply, {task.name}"):
         found = find_product(match, kinds_of(gpu), largest)
-    return [] if found is None else [product_template(family_of(gpu), found, gpu, extents)]
+    if found is None or not found.plain:
+        return []
+    return [product_template(family_of(gpu), found, gpu, extents)]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.spaces.emulation import (
     attention_samples,
+    convolution_samples,
     few_row_samples,
     memory_samples,
     product_samples,
@@ -18,7 +19,12 @@ from tests.spaces.emulation import (
     thread_product_samples,
 )
 from tests.spaces.emulation.samples import AMPERE, OLD, Sample, rare, wrong
-from tests.spaces.templates.tensor_cores import byte_products, products, single_products
+from tests.spaces.templates.tensor_cores import (
+    byte_products,
+    convolutions,
+    products,
+    single_products,
+)
 from tests.spaces.templates.tensor_cores.products import Programs
 
 pytestmark = pytest.mark.tvm
@@ -93,6 +99,29 @@ def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
     if number == _MANY:
         values = (value for sample in drawn for value in sample.values)
         assert rare(values, product_samples.values_of(target, programs)) == {}
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("name", ["3x3 added", "groups", "open images", "channels first"])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) -> None:
+    assert wrong([convolution_samples.best(target, name)]) == {}
+
+
+@pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:
+    assert wrong([convolution_samples.best(target, name, splits=splits)]) == {}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
+)
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_samples_of_convolutions_are_right_in_every_layout(target: str, number: int) -> None:
+    drawn = list(convolution_samples.drawn(target, number))
+    assert len({sample.settings for sample in drawn}) == number
     assert wrong(drawn) == {}
 
 

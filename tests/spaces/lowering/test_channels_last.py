@@ -16,6 +16,7 @@ from spaces.frontends.model import load_model
 from spaces.ir import tvm_compat
 from spaces.lowering.layouts import channels_last as module_under_test
 from spaces.lowering.layouts.channels_last import channels_last, conversions
+from spaces.lowering.layouts.gains import cuda_gains
 from spaces.lowering.lower import lower
 from tuner.request.model_spec import ModelSpec
 
@@ -266,6 +267,39 @@ def test_a_convolution_of_a_weight_that_is_no_constant_stays() -> None:
 def test_a_small_convolution_stays() -> None:
     moved = channels_last(graph(lambda b, x: conv(b, x, 8, groups=8)))
     assert layouts(moved) == ["NCHW"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "wanted"),
+    [
+        ("sm_80", "float16", ["NHWC", "NHWC"]),
+        ("sm_90a", "bfloat16", ["NHWC", "NHWC"]),
+        ("sm_80", "float32", ["NCHW", "NCHW"]),
+        ("sm_75", "float16", ["NCHW", "NCHW"]),
+    ],
+)
+def test_on_a_gpu_those_move_that_are_products_of_windows(
+    arch: str, dtype: str, wanted: list[str]
+) -> None:
+    from tvm import relax
+    from tvm.target import Target
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 64, 28, 28), dtype))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            found: Any = x
+            for _ in range(2):
+                weight = relax.const(random(64, 64, 3, 3).astype("float32"), dtype)
+                found = builder.emit(relax.op.nn.conv2d(found, weight, padding=1))
+                found = builder.emit(relax.op.nn.relu(found))
+            found = builder.emit_output(found)
+        builder.emit_func_output(found)
+    gains = cuda_gains(Target({"kind": "cuda", "arch": arch}))
+    module = builder.get()
+    moved = module if gains is None else channels_last(module, gains)
+    assert layouts(moved) == wanted
+    assert conversions(moved) == (2 if "NHWC" in wanted else 0)
 
 
 def test_symbolic_sizes_move_too() -> None:

@@ -76,7 +76,7 @@ def test_a_tied_operation_follows_its_input() -> None:
 
 @pytest.mark.parametrize(("flops", "gain"), [(0, 0), (1000, 250)])
 def test_the_gain_of_a_convolution_follows_its_work(flops: int, gain: int) -> None:
-    assert convolution_gain(flops) == gain
+    assert convolution_gain(flops, 8) == gain
 
 
 def cost(nodes: list[Node], choice: tuple[bool, ...]) -> int:

@@ -14,6 +14,8 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.passes.cuda.launches import LaunchWatch
 from spaces.targets.gpu import count_resident, gpu_of
 from spaces.targets.target import parse_target, resolve_target
+from spaces.templates.attention import hopper_knobs as hopper_attention_knobs
+from spaces.templates.attention import knobs as attention_knobs
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs, hopper_knobs
 from spaces.templates.tensor_cores.tile import HALVES
@@ -32,6 +34,8 @@ AMPERE, HOPPER = (
 EACH = 50
 """One of so many settings is looked at, from the best predicted on."""
 MOST = 4
+MAIN = "main_kernel"
+"""Before one that adds up what its blocks have left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,14 @@ def of_product(tiles: Any) -> Callable[[KnobSpace, Mapping[str, int], str], Beli
     return believe
 
 
-def of_heads(space: KnobSpace, knobs: Mapping[str, int], _: str) -> Believed:
-    template: Any = space.template
-    tile, heads = template._kernels.family.tile_of(knobs), template._sizes
-    return Believed(int(tile.block_bytes(heads)), int(tile.threads), int(tile.registers(heads)))
+def of_heads(tiles: Any) -> Callable[[KnobSpace, Mapping[str, int], str], Believed]:
+    def believe(space: KnobSpace, knobs: Mapping[str, int], _: str) -> Believed:
+        template: Any = space.template
+        tile, heads = tiles.tile_of(knobs), template._sizes
+        registers = int(tile.registers(heads))
+        return Believed(int(tile.block_bytes(heads)), int(tile.threads), registers)
+
+    return believe
 
 
 def product(*sizes: int) -> Callable[[str], Task]:
@@ -85,8 +93,8 @@ CASES = {
     "Ampere": Case(AMPERE, product(4096, 4096, 4096), of_product(ampere_knobs)),
     "Ampere, element by element": Case(AMPERE, product(1000, 3000, 777), of_product(ampere_knobs)),
     "Hopper": Case(HOPPER, product(4096, 4096, 4096), of_product(hopper_knobs)),
-    "attention": Case(AMPERE, heads, of_heads),
-    "attention on Hopper": Case(HOPPER, heads, of_heads),
+    "attention": Case(AMPERE, heads, of_heads(attention_knobs)),
+    "attention on Hopper": Case(HOPPER, heads, of_heads(hopper_attention_knobs)),
 }
 
 
@@ -97,7 +105,7 @@ def test_launches_ask_for_the_shared_memory_that_a_template_counts_on(name: str)
     for knobs in space.ranked[::EACH][:MOST]:
         watch, module = LaunchWatch(), space.write(of_knobs(knobs, space.name)).mod
         compile_kernel(module, parse_target(case.target), None, (watch.instrument(),))
-        (asked_bytes,) = watch.shared_bytes.values()
+        asked_bytes = watch.shared_bytes[MAIN]
         assert asked_bytes == case.believe(space, knobs, case.target).block_bytes, knobs
 
 
@@ -110,7 +118,7 @@ def test_as_many_blocks_share_a_multiprocessor_as_a_template_counts_on(name: str
     space, gpu = case.space(), gpu_of(case.target)
     best = space.ranked[0]
     artifact = build_artifact(space.write(of_knobs(best, space.name)).mod, case.target)
-    (use,) = kernels_of(artifact).values()
+    use = kernels_of(artifact)[MAIN]
     believed = case.believe(space, best, case.target)
     counted = count_resident(gpu, believed.block_bytes, believed.registers, believed.threads)
     assert use.threads == believed.threads

@@ -9,10 +9,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from spaces.templates.products.source import Source
-from spaces.templates.tensor_cores.byte_fragments import ByteFragments
+from spaces.templates.tensor_cores.elements.byte_fragments import ByteFragments
+from spaces.templates.tensor_cores.elements.single_fragments import SingleFragments
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.single_fragments import SingleFragments
 from spaces.templates.tensor_cores.tile import element_of
 
 WARP, BANKS, BANK_BYTES, MATRIX_ROWS = 32, 32, 4, 8

@@ -18,7 +18,7 @@ from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.element_types import eps_of
 from spaces.templates.registry import templates_of
-from spaces.templates.tensor_cores.single_fragments import LEAST_TERMS, MOST
+from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS, MOST
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores import single_products
 from tests.spaces.templates.tensor_cores.products import (

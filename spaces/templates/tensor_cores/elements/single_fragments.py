@@ -9,7 +9,7 @@ and lack the product of both rests, 2**-22 of a * b. So a product errs by 4 eps 
 by 0.6 eps in a root mean square over random bits. Rests of factors below 2**-103 lose more, down to
 all of a factor below 2**-126; that is 2**-126 at most, and 2**-86 of what is summed, where all
 factors are below `MOST`. Others are summed again, see
-`spaces.templates.tensor_cores.single_results`.
+`spaces.templates.tensor_cores.elements.single_results`.
 
 Tensor cores cut what they add, and would lose as many eps as they add up terms: instructions begin
 from zero, and their sums are added in single precision, rounded to the nearest. In one of them,

@@ -9,8 +9,8 @@ import numpy as np
 from spaces.templates.products.grid import Part
 from spaces.templates.products.source import Source
 from spaces.templates.products.totals import Place
+from spaces.templates.tensor_cores.elements.single_fragments import MOST
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.single_fragments import MOST
 
 _WARP = 32
 _ANY = "any_of_warp"

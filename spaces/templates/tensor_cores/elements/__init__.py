@@ -1,0 +1,1 @@
+"""What tensor cores need for elements other than halves: bytes, and single precision."""
