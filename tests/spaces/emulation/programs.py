@@ -50,6 +50,7 @@ _KNOBS = {
     "depth": 64,
     "stages": 4,
     "group": 1,
+    "splits": 1,
     "persistent": 0,
 }
 _TILED_KNOBS = {

@@ -116,8 +116,9 @@ def test_a_kernel_that_spills_is_not_run() -> None:
 @needs_nvcc
 def test_a_kernel_whose_launch_asks_for_more_shared_memory_than_there_is_is_not_run() -> None:
     task = task_for("wide", Sizes(1, 17, 70, 256, 256, 1), CUDA)
-    knobs = {"row_warps": 8, "key_warps": 1, "parts": 2, "keys": 128, "stages": 2}
-    answer = build(task, of_knobs(knobs, "kernel:attention-1"))
+    warps = {"row_warps": 8, "key_warps": 1}
+    knobs = warps | {"parts": 2, "keys": 128, "stages": 2, "splits": 1, "heads": 1}
+    answer = build(task, of_knobs(knobs, "kernel:ampere-attention-1"))
     assert answer.status is Status.BUILD_FAILED
     assert "393216 bytes of shared memory in a block, of 166912" in answer.error
 
