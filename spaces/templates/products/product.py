@@ -142,8 +142,9 @@ def find_product(
     reading = read_windows(match)
     if reading is None or tuple(str(source.dtype) for source in reading.sources) != kinds_of:
         return None
-    ways = (_read(match, c, reading, kinds_of[0]) for c in find_ways(match, reading, values))
-    return next((way for way in ways if way is not None), None)
+    ways = [_read(match, c, reading, kinds_of[0]) for c in find_ways(match, reading, values)]
+    found = [way for way in ways if way is not None]
+    return next((way for way in found if way.plain), found[0] if found else None)
 
 
 def _sums_in_full(block: Any, kind: str, other: str) -> bool:
