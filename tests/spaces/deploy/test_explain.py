@@ -14,6 +14,7 @@ from spaces.ir.schedules import canonical_payload, new_schedule, task_module
 from spaces.targets.target import emulate_target, resolve_target
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores.hopper_knobs import tile_of
+from spaces.templates.tensor_cores.tile import HALVES
 from tests.contracts.programs import gemm_task, setting_of
 from tests.needed import needs_nvcc
 from tests.spaces.templates.tensor_cores.products import Sizes, task_for
@@ -119,7 +120,7 @@ def test_a_program_for_a_gpu_s_threads_has_settings_and_registers() -> None:
     assert said.settings == space.ranked[0]
     assert said.loops == ()
     (kernel,) = said.to_json()["kernels"]
-    tile = tile_of(space.ranked[0])
+    tile = tile_of(HALVES, space.ranked[0])
     assert kernel["threads"] == tile.threads == 128 * (1 + space.ranked[0]["consumers"])
     assert kernel["registers"] > 24
     assert kernel["spilled_bytes"] == 0
