@@ -55,9 +55,10 @@ def mix_of(use: KernelUse) -> Mix:
     return use.mix
 
 
-def use_of(task: Task) -> KernelUse:
-    """What the compiler says of the best predicted setting of a task's first template."""
-    template, *_ = templates_of(task)
+def use_of(task: Task, name: str = "product") -> KernelUse:
+    """What the compiler says of the best predicted setting of a task's first template with such a
+    name."""
+    template = next(each for each in templates_of(task) if name in each.name)
     space = KnobSpace(task, template)
     module: Any = space.write(of_knobs(space.ranked[0], space.name)).mod
     (use,) = kernels_of(build_artifact(module, task.target)).values()
@@ -140,13 +141,13 @@ def test_a_product_on_hopper_multiplies_by_warpgroups_and_waits_by_mbarriers() -
 
 
 @needs_nvcc
-def test_a_product_in_float32_is_multiply_adds_and_wide_loads() -> None:
+def test_a_product_of_few_rows_in_float32_is_multiply_adds_and_wide_loads() -> None:
     from spaces.lowering.extract_tasks import task_of
 
-    program = matmul(4096, 4096, 4096, nt=True, kind="float32")
-    mix = mix_of(use_of(task_of(program, AMPERE, name="product")))
+    program = matmul(8, 4096, 4096, nt=True, kind="float32")
+    mix = mix_of(use_of(task_of(program, AMPERE, name="product"), "few-rows"))
     assert mix.in_loop
-    assert {*mix.counts} == {"FFMA", "LDS.128", "LDGSTS.128", "BAR"}
+    assert {*mix.counts} == {"FFMA", "LDG.128"}
     assert mix.share({"FFMA"}) >= 0.85
 
 
