@@ -89,7 +89,7 @@ def test_samples_of_products_that_threads_multiply_are_right_in_every_layout_and
     assert wrong(drawn) == {}
 
 
-@pytest.mark.parametrize("number", [5, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("number", [3, pytest.param(_MANY, marks=_LONG)])
 @pytest.mark.parametrize(("target", "programs"), _PRODUCTS.values(), ids=_PRODUCTS)
 def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
     target: str, programs: Programs, number: int
@@ -125,7 +125,7 @@ def test_samples_of_convolutions_are_right_in_every_layout(target: str, number: 
     assert wrong(drawn) == {}
 
 
-@pytest.mark.parametrize("number", [10, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("number", [4, pytest.param(_MANY, marks=_LONG)])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_samples_of_attention_are_right_with_any_mask_and_size(target: str, number: int) -> None:
     drawn = list(attention_samples.drawn(target, number))

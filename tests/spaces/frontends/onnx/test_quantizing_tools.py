@@ -67,7 +67,7 @@ TABLES = {"op_types_to_quantize": ("MatMul", "Gather")}
         (False, {}),
         (True, {"is_symmetric": True, **TABLES}),
         (True, {"form": "QDQ"}),
-        (False, {"algorithm": "HQQ"}),
+        pytest.param(False, {"algorithm": "HQQ"}, marks=long),
         (False, {"algorithm": "KQuant"}),
         pytest.param(False, {"algorithm": "RTN"}, marks=long),
         pytest.param(False, {"bits": 8}, marks=long),

@@ -239,7 +239,7 @@ def name_instruction(word: str) -> str:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("layout", ["NN", "NT"])
+@pytest.mark.parametrize("layout", [pytest.param("NN", marks=long), "NT"])
 @pytest.mark.parametrize("sizes", [*LARGE, *(pytest.param(cube, marks=long) for cube in CUBES)])
 @pytest.mark.parametrize("target", ARCHITECTURES, ids=ARCHITECTURES.get)
 def test_the_best_predicted_multiply_almost_all_the_time_what_was_copied_ahead(
