@@ -124,7 +124,7 @@ def watch_shared(module: Any) -> None:
     module.get_function(_WATCH, query_imports=True)(True)
 
 
-def shared_uses(module: Any) -> list[SharedUse]:
+def list_shared_uses(module: Any) -> list[SharedUse]:
     """What a watched module's kernels did with shared memory since the last call."""
     lines = str(module.get_function(_WATCHED, query_imports=True)()).splitlines()
     return [SharedUse(what, *map(int, numbers)) for what, *numbers in map(str.split, lines)]

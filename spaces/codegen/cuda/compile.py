@@ -52,7 +52,7 @@ class DeviceCode:
     binary: bytes
     uses: Mapping[str, KernelUse]
 
-    def launched_with(self, launch_bytes: Mapping[str, int]) -> DeviceCode:
+    def add_launch_bytes(self, launch_bytes: Mapping[str, int]) -> DeviceCode:
         """The same with the shared memory that launches ask for, of those kernels where that is
         known."""
         uses = {

@@ -72,11 +72,11 @@ def kernel_uses(binary: bytes) -> dict[str, KernelUse]:
         ValueError: the binary holds no such cubin.
     """
     image = _image(binary)
-    sections = {name: (header, data) for name, header, data in _sections(image)}
+    sections = _by_name(image)
     stacks, registers = (_by_function(sections, kind) for kind in (_FRAME_SIZE, _REGISTERS))
     kept = _SYSTEMS_BYTES if _SYSTEMS in sections else 0
     found = {}
-    for kernel, text in kernel_texts(binary).items():
+    for kernel, text in _texts(sections).items():
         shared = sections.get(_SHARED + kernel)
         found[kernel] = KernelUse(
             registers=registers[kernel],
@@ -94,11 +94,7 @@ def kernel_texts(binary: bytes) -> dict[str, bytes]:
     Raises:
         ValueError: see `kernel_uses`.
     """
-    return {
-        name.removeprefix(_TEXT): data
-        for name, _, data in _sections(_image(binary))
-        if name.startswith(_TEXT)
-    }
+    return _texts(_by_name(_image(binary)))
 
 
 def check_launch(uses: Mapping[str, KernelUse], target_json: str) -> None:
@@ -154,6 +150,19 @@ def _image(binary: bytes) -> bytes:
     if start < 0:
         raise ValueError("no cubin, or a compressed one")
     return binary[start:]
+
+
+def _by_name(image: bytes) -> Sections:
+    return {name: (header, data) for name, header, data in _sections(image)}
+
+
+def _texts(sections: Sections) -> dict[str, bytes]:
+    """The machine code of each kernel."""
+    return {
+        name.removeprefix(_TEXT): data
+        for name, (_, data) in sections.items()
+        if name.startswith(_TEXT)
+    }
 
 
 def _architecture(image: bytes) -> int:

@@ -37,7 +37,7 @@ def device_code(library: Any, target: Any, launch_bytes: Mapping[str, int]) -> D
     sources = [source_of(module) for module in library.imports if module.kind == KIND]
     if not sources:
         return None
-    code = compile_for(target, "".join(sources)).launched_with(launch_bytes)
+    code = compile_for(target, "".join(sources)).add_launch_bytes(launch_bytes)
     check_launch(code.uses, str(target))
     return code
 

@@ -22,6 +22,8 @@ MULTIPLY_ADD = frozenset({"DFMA", "FFMA", "FFMA2", "HFMA2", "IDP"})
 JUMP, CALL, ENDS = "BRA", "CALL", frozenset({"BRX", "EXIT", "RET"})
 """A jump; what may come back, and stands for a jump where it does not; and what nothing known
 follows, such as a jump by a table."""
+CONTROL = ENDS | {JUMP, CALL}
+"""What ends a run of instructions."""
 
 _OPCODES = {
     0x023: "FFMA",

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spaces.codegen.cuda.instructions import CALL, ENDS, JUMP, Code
-
-_LAST = ENDS | {JUMP, CALL}
+from spaces.codegen.cuda.instructions import CONTROL, ENDS, JUMP, Code
 
 
 def find_loops(code: Code) -> list[frozenset[int]]:
@@ -36,7 +34,7 @@ def _runs(code: Code) -> dict[int, range]:
     """Runs of instructions that are entered at their first and left at their last, by the first."""
     number = len(code.names)
     firsts = {0} | {target for target in code.targets if 0 <= target < number}
-    firsts |= {i + 1 for i in range(number - 1) if code.names[i] in _LAST}
+    firsts |= {i + 1 for i in range(number - 1) if code.names[i] in CONTROL}
     starts = sorted(firsts)
     return {a: range(a, b) for a, b in zip(starts, [*starts[1:], number], strict=True)}
 

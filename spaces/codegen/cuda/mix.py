@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from spaces.codegen.cuda.instructions import CALL, ENDS, JUMP, MULTIPLY_ADD, TENSOR, Code, read_code
+from spaces.codegen.cuda.instructions import CONTROL, MULTIPLY_ADD, TENSOR, Code, read_code
 from spaces.codegen.cuda.loops import find_loops
 
 _MEMORY = frozenset({"LD", "LDG", "LDGSTS", "ST", "STG"})
-_CONTROL = ENDS | {JUMP, CALL}
 _WORK = (TENSOR, MULTIPLY_ADD, _MEMORY)
 """What loops are chosen by: the first of these that is in any loop."""
 
@@ -72,5 +71,5 @@ def _count_own(
 
 def _mix(code: Code, places: Collection[int], *, in_loop: bool) -> Mix:
     names = Counter(code.names[i] for i in places)
-    told = {name: n for name, n in sorted(names.items()) if name and name not in _CONTROL}
+    told = {name: n for name, n in sorted(names.items()) if name and name not in CONTROL}
     return Mix(in_loop, len(places), told)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spaces.emulation.compile import compile_kernels
-from spaces.emulation.library import SharedUse, load_kernels, shared_uses, watch_shared
+from spaces.emulation.library import SharedUse, list_shared_uses, load_kernels, watch_shared
 from tests.spaces.emulation.run_program import TAGS
 
 pytestmark = pytest.mark.tvm
@@ -39,7 +39,7 @@ def uses_of(statement: str, *, threads: int = 32) -> list[SharedUse]:
     out = np.zeros(64, np.float32)
     place = ctypes.c_void_p(out.ctypes.data)
     module["watched"](place, 1, 1, 1, threads, 1, 1, 0, ",".join(TAGS))
-    return shared_uses(module)
+    return list_shared_uses(module)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from spaces.emulation.library import (
     SharedUse,
     architecture,
     drop_kernels,
+    list_shared_uses,
     load_kernels,
-    shared_uses,
     watch_shared,
 )
 from spaces.ir import tvm_compat
@@ -41,4 +41,4 @@ def watch_program(module: Any, target_json: str) -> list[SharedUse]:
         for param in function.params
     ]
     library["main"](*tensors)
-    return shared_uses(library)
+    return list_shared_uses(library)
