@@ -24,6 +24,8 @@ SECTOR_BYTES, LINE_BYTES = 32, 128
 """Bytes that memory moves at least, and a run of which it moves at its full rate."""
 L2_BYTES, SHARED_BYTES = 48.0, 128.0
 """Bytes that a multiprocessor reads in a cycle: from the L2 cache, and from its own memory."""
+STORED_BYTES = 32.0
+"""Bytes of results that a multiprocessor stores in a cycle."""
 LOADED_BYTES = 64.0
 """Bytes that a multiprocessor takes in a cycle."""
 L2_RATE = 2.5
@@ -53,9 +55,15 @@ def estimate_joining(gpu: Gpu, left_bytes: Any) -> Any:
     return np.where(left_bytes > 0, NEXT_LAUNCH_CYCLES + 2 * left_bytes / rate, 0.0)
 
 
+def count_left_bytes(splits: Any, share_bytes: Any) -> Any:
+    """What blocks leave in the device's memory: so many bytes for each of their shares, and none
+    where there is one share."""
+    return np.where(splits > 1, 1.0 * share_bytes * splits, 0.0)
+
+
 def overlap(*cycles: Any) -> Any:
-    """Cycles of a launch whose parts overlap."""
+    """Cycles of what overlaps but for a part of the shorter ones."""
     longest: Any = 0.0
     for each in cycles:
         longest = np.maximum(longest, each)
-    return LAUNCH_CYCLES + longest + ALONE * (sum(cycles) - longest)
+    return longest + ALONE * (sum(cycles) - longest)

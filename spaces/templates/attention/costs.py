@@ -11,7 +11,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.attention.hopper_knobs import HopperAttentionTile
-from spaces.templates.attention.knobs import ITEM, WARP, AttentionTile, Heads, left_bytes
+from spaces.templates.attention.knobs import ITEM, WARP, AttentionTile, Heads, count_left_bytes
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
 
@@ -84,7 +84,7 @@ def estimate(heads: Heads, gpu: Gpu, tile: Tile) -> Estimate:
     lines = heads.batch * (heads.rows + heads.keys / heads.together)
     streaming = lines * (heads.width + heads.columns) * ITEM / gpu.memory_bytes_per_cycle
     cycles = np.maximum(cycles, streaming) + rates.LAUNCH_CYCLES
-    cycles = cycles + rates.estimate_joining(gpu, left_bytes(heads, tile))
+    cycles = cycles + rates.estimate_joining(gpu, count_left_bytes(heads, tile.splits))
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
 
 

@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, register_limit
-from spaces.templates.attention.knobs import HEADS, ITEM, KEYS, SPLITS, Heads, left_bytes
+from spaces.templates.attention.knobs import (
+    HEADS,
+    ITEM,
+    KEYS,
+    SPLITS,
+    Heads,
+    count_left_bytes,
+    list_block_choices,
+)
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.tensor_cores.tile import STAGES
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
@@ -101,8 +109,7 @@ def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
         CONSUMERS: (1, 2, 3),
         KEYS: (32, 64, 96, 128, 160, 192),
         STAGES: (2, 3, 4),
-        SPLITS: (1, 2, 4, 8, 16, 32),
-        HEADS: (1, heads.together) if heads.together > 1 else (1,),
+        **list_block_choices(heads),
     }
 
 
@@ -121,5 +128,5 @@ def feasible(heads: Heads, gpu: Gpu, tile: HopperAttentionTile) -> npt.NDArray[n
     good = tile.own_registers(heads) <= limits[tile.consumers]
     good &= tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
-    good &= left_bytes(heads, tile) <= MOST_LEFT_BYTES
+    good &= count_left_bytes(heads, tile.splits) <= MOST_LEFT_BYTES
     return np.asarray(good, dtype=np.bool_)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import MOST_LEFT_BYTES
+from spaces.templates import gpu_rates as rates
 from spaces.templates.tensor_cores.tile import HALVES, STAGES
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
@@ -153,10 +153,18 @@ class AttentionTile:
         return self.parts * own + 4 + _OTHER_REGISTERS
 
 
-def left_bytes(heads: Heads, tile: Any) -> Any:
+def count_left_bytes(heads: Heads, splits: Any) -> Any:
     """What blocks leave for others in the device's memory, in a shape."""
-    left = 1.0 * heads.batch * heads.rows * (heads.columns + 2) * tile.splits * _WIDE
-    return np.where(tile.splits > 1, left, 0.0)
+    share = heads.batch * heads.rows * (heads.columns + 2) * _WIDE
+    return rates.count_left_bytes(splits, share)
+
+
+def list_block_choices(heads: Heads) -> dict[str, tuple[int, ...]]:
+    """Values of the knobs that share attentions out to blocks, whatever these do."""
+    return {
+        SPLITS: (1, 2, 4, 8, 16, 32),
+        HEADS: (1, heads.together) if heads.together > 1 else (1,),
+    }
 
 
 def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
@@ -167,8 +175,7 @@ def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
         PARTS: (1, 2),
         KEYS: (16, 32, 64, 128),
         STAGES: (2, 3, 4),
-        SPLITS: (1, 2, 4, 8, 16, 32),
-        HEADS: (1, heads.together) if heads.together > 1 else (1,),
+        **list_block_choices(heads),
     }
 
 
@@ -186,6 +193,6 @@ def feasible(heads: Heads, gpu: Gpu, tile: AttentionTile) -> npt.NDArray[np.bool
     """
     good = tile.registers(heads) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
-    good &= left_bytes(heads, tile) <= MOST_LEFT_BYTES
+    good &= count_left_bytes(heads, tile.splits) <= rates.MOST_LEFT_BYTES
     good &= (tile.warps <= _MOST_WARPS) & (tile.warp_keys >= PAIR)
     return np.asarray(good, dtype=np.bool_)

@@ -13,7 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.few_rows.knobs import FewTile
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import SUM_BYTES
+from spaces.templates.products.totals import count_left_bytes
 
 _FINISH_CYCLES = 300.0
 """From a block's last product to its results."""
@@ -73,11 +73,8 @@ def estimate(product: Product, gpu: Gpu, tile: FewTile) -> Estimate:
     shuffled = tile.sums * np.log2(tile.lanes) * tile.threads / WARP
     gathered = tile.shared_bytes / rates.SHARED_BYTES
     adding = own * (shuffled + 2 * gathered) + rounds * _FINISH_CYCLES
-    parts = np.broadcast_arrays(streaming, waiting, issuing, reading)
-    slowest = np.maximum.reduce(parts)
-    cycles = slowest + rates.ALONE * (np.add.reduce(parts) - slowest) + adding + rates.LAUNCH_CYCLES
-    left = tile.splits * rows * columns * product.batch_extent * SUM_BYTES
-    cycles = cycles + rates.estimate_joining(gpu, np.where(tile.splits > 1, left, 0))
+    cycles = rates.overlap(streaming, waiting, issuing, reading) + adding + rates.LAUNCH_CYCLES
+    cycles = cycles + rates.estimate_joining(gpu, count_left_bytes(product, tile.splits))
     return Estimate(
         blocks, resident, rounds, steps, streaming, waiting, issuing, reading, adding, cycles
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import rewrite
+from spaces.templates import gpu_rates as rates
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles, multiply, place_axes, spread
 from spaces.templates.products.product import Product
@@ -18,6 +19,12 @@ SUM_BYTES = 4
 """Of a sum in the workspace."""
 _THREADS = 256
 """Of a block that adds up."""
+
+
+def count_left_bytes(product: Product, splits: Any) -> Any:
+    """The size of the workspace of a product, by the shares of its terms."""
+    results = product.extent(0) * product.extent(1) * product.batch_extent
+    return rates.count_left_bytes(splits, results * SUM_BYTES)
 
 
 class Totals:

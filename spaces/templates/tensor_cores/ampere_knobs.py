@@ -17,6 +17,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     SINGLES,
@@ -28,7 +29,6 @@ from spaces.templates.tensor_cores.tile import (
     count_places,
     count_stage_bytes,
     fits_lines,
-    left_bytes,
 )
 
 ROW_WARPS, COLUMN_WARPS = "row_warps", "column_warps"
@@ -164,5 +164,5 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
-    good &= left_bytes(product, tile) <= MOST_LEFT_BYTES
+    good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     return np.asarray(good, dtype=np.bool_)

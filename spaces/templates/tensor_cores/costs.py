@@ -13,7 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import SUM_BYTES
+from spaces.templates.products.totals import SUM_BYTES, count_left_bytes
 from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
     HELD,
@@ -23,15 +23,12 @@ from spaces.templates.tensor_cores.tile import (
     count_places,
     count_rows,
     count_stage_bytes,
-    left_bytes,
 )
 
 _STEP_CYCLES = 60.0
 """Of a stage's barriers."""
 _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
-_STORED_BYTES = 32.0
-"""Bytes of results in a cycle of a multiprocessor."""
 _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _COPY_ISSUES = 6.0
@@ -92,16 +89,15 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
     item = np.where(tile.splits > 1, SUM_BYTES, product.out_bits / 8)
-    stored = tile.rows * tile.columns * item / _STORED_BYTES
+    stored = tile.rows * tile.columns * item / rates.STORED_BYTES
     storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
     sizes = tile.rows, tile.columns
     moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, tile.group, tile.swap)
     streaming = moved / gpu.memory_bytes_per_cycle
-    alone = rates.ALONE * np.minimum(cycles, streaming)
-    cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
-    cycles = cycles + rates.estimate_joining(gpu, left_bytes(product, tile))
+    cycles = rates.overlap(cycles, streaming) + rates.LAUNCH_CYCLES
+    cycles = cycles + rates.estimate_joining(gpu, count_left_bytes(product, tile.splits))
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     terms = steps * tile.depth * tile.splits
     padded = a_tiles * tile.rows * b_tiles * tile.columns * 1.0 * terms / wanted

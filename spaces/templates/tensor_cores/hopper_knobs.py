@@ -16,6 +16,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     BYTES,
     GROUP,
@@ -27,7 +28,6 @@ from spaces.templates.tensor_cores.tile import (
     count_places,
     count_stage_bytes,
     fits_lines,
-    left_bytes,
 )
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
@@ -136,7 +136,7 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
     good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
-    good &= left_bytes(product, tile) <= MOST_LEFT_BYTES
+    good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     good &= (tile.splits == 1) | (tile.bulk_stores == 0)
     good &= count_places(product, tile) <= _PLACES
     return np.asarray(good, dtype=np.bool_)

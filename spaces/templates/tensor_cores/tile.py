@@ -15,7 +15,6 @@ import numpy as np
 from spaces.targets.gpu import Gpu
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import SUM_BYTES
 
 SWAP, STAGES, GROUP, SPLITS = "swap", "stages", "group", "splits"
 """Knobs that all have: whether A gives the result's columns, stages of shared memory, tiles of A
@@ -154,12 +153,6 @@ def count_rows(product: Product, tile: Tile, operand: int) -> Any:
     """Rows, or columns, of an operand in a block's tile."""
     is_a = tile.swap == (operand == product.c.columns_of)
     return np.where(is_a, tile.rows, tile.columns)
-
-
-def left_bytes(product: Product, tile: Tile) -> Any:
-    """What blocks leave in the device's memory, where they share the terms of sums."""
-    results = product.extent(0) * product.extent(1) * product.batch_extent
-    return np.where(tile.splits > 1, 1.0 * results * tile.splits * SUM_BYTES, 0.0)
 
 
 def count_places(product: Product, tile: Tile) -> Any:

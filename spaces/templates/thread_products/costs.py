@@ -25,8 +25,6 @@ _LATE = 0.05
 """The share of a copy's time by which some come late, however far ahead they began."""
 _SUSTAINED = 0.95
 """The share of the units' rate that is kept up: factors in one bank of registers wait."""
-_STORED_BYTES = 32.0
-"""Bytes of results in a cycle of a multiprocessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +72,7 @@ def estimate(product: Product, gpu: Gpu, tile: k.ThreadTile) -> Estimate:
     issuing = _count_issues(product, tile) * tile.threads / rates.ISSUED
     reading = _count_wavefronts(product, tile)
     fetching = (tile.rows + tile.columns) * tile.depth * k.ITEM / rates.L2_BYTES
-    parts = multiplying, issuing, reading, fetching
-    longest = np.maximum(np.maximum(multiplying, issuing), np.maximum(reading, fetching))
-    busy = longest + rates.ALONE * (sum(parts) - longest)
+    busy = rates.overlap(multiplying, issuing, reading, fetching)
     waiting = tile.depth * rates.SHARED_LATENCY
     if not k.copies_ahead(gpu):
         # What was loaded is stored, and waited for, after the step's products.
@@ -84,13 +80,12 @@ def estimate(product: Product, gpu: Gpu, tile: k.ThreadTile) -> Estimate:
     filling = rates.FILL_CYCLES / (tile.stages - 1)
     step = np.maximum(busy, np.maximum(waiting, filling) / resident)
     step = step + (_STEP_CYCLES + _LATE * filling) / resident
-    storing = tile.rows * tile.columns * product.out_bits / 8 / _STORED_BYTES
+    storing = tile.rows * tile.columns * product.out_bits / 8 / rates.STORED_BYTES
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / resident)
     sizes = tile.rows, tile.columns
     moved = count_moved(product, gpu, tiles, sizes, tile.group, swap=0)
     streaming = moved / gpu.memory_bytes_per_cycle
-    alone = rates.ALONE * np.minimum(cycles, streaming)
-    cycles = np.maximum(cycles, streaming) + alone + rates.LAUNCH_CYCLES
+    cycles = rates.overlap(cycles, streaming) + rates.LAUNCH_CYCLES
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
     padded = tiles[0] * tile.rows * tiles[1] * tile.columns * 1.0 * steps * tile.depth / wanted
     return Estimate(

@@ -138,7 +138,7 @@ def estimate(facts: Facts, extents: Extents, largest: Extents, gpu: Gpu, s: Sett
     chain = rates.BLOCK_CYCLES + sum(_chain(facts, n, s, steps[n], held) for n in numbers)
     started = blocks / busy * rates.START_CYCLES
     waiting = rounds * chain + started + _count_code(facts, s, held) * rates.CODE_CYCLES
-    cycles = rates.overlap(streaming, issuing, waiting)
+    cycles = rates.LAUNCH_CYCLES + rates.overlap(streaming, issuing, waiting)
     return Estimate(
         streaming,
         issuing,

@@ -103,7 +103,7 @@ def estimate(facts: Facts, extents: Extents, gpu: Gpu, tile: Tile) -> Estimate:
     issuing = points * each / used / (rates.ISSUED * busy)
     waiting = rounds * (rates.BLOCK_CYCLES + rates.LATENCY + rates.MEET)
     waiting = waiting + blocks / busy * rates.START_CYCLES
-    cycles = rates.overlap(streaming, turning, issuing, waiting)
+    cycles = rates.LAUNCH_CYCLES + rates.overlap(streaming, turning, issuing, waiting)
     return Estimate(streaming, turning, issuing, waiting, blocks, resident, used, cycles)
 
 
