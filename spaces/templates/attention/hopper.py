@@ -20,6 +20,8 @@ from spaces.templates.tensor_cores.tile import HALVES
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
+    allocate_barriers,
+    begin_barriers,
     describe_matrix,
     wait_for_sums,
 )
@@ -68,15 +70,9 @@ class _Writer:
         self._queries.allocate(pool, 1)
         for side in (self._keys, self._values):
             side.allocate(pool, tile.stages)
-        self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
+        self._full, self._empty = allocate_barriers(pool, tile.stages)
         pool.commit()
-        with T.If(thread == 0), T.Then():
-            for stage in range(tile.stages):
-                for barrier, count in ((self._full, WARPGROUP), (self._empty, tile.consumers)):
-                    where = barrier.ptr_to([stage])
-                    T.evaluate(T.ptx.mbarrier.init.shared.b64(where, T.uint32(count)))
-        T.evaluate(T.ptx.fence.mbarrier_init.release.cluster())
-        T.evaluate(T.cuda.cta_sync())
+        begin_barriers(T, thread, ((self._full, WARPGROUP), (self._empty, tile.consumers)))
 
     def _produce(self, thread: Any, block: Block) -> None:
         """Copy queries, and stages as they come free; one is full once the next is begun."""

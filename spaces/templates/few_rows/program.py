@@ -20,8 +20,8 @@ from spaces.templates.few_rows.sums import Sums
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
+from spaces.templates.products.program import write_product
 from spaces.templates.products.totals import Totals
-from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
 def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> Any:
@@ -31,18 +31,9 @@ def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> A
         match: the program, tidied up.
         gpu: the device; the grid is as large as the product.
     """
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
-    with IRBuilder() as builder, T.prim_func():
-        tensors = begin_program(T, [*match.schedule.mod["main"].params])
-        epilogue = Epilogue(match, product.c, tensors)
-        writer = _Writer(T, product, tile, epilogue, match.main)
-        writer.totals.allocate()
-        with T.attr({DEVICE_ENTRY: True}):
-            writer.write()
-        writer.totals.write_adding()
-    return builder.get()
+    return write_product(
+        match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main)
+    )
 
 
 class _Writer:

@@ -88,6 +88,10 @@ class Totals:
         """What the program makes of a sum."""
         return self._epilogue.value(total, self._find_places(at, batch))
 
+    def index(self, at: Place, batch: Mapping[int, Any]) -> list[Any]:
+        """The index of what it makes of it."""
+        return self._epilogue.index(self._find_places(at, batch))
+
     def _add(self) -> None:
         T = self._t
         batches, rows, columns = widen(self.batches, self.rows, self.columns)

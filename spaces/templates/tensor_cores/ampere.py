@@ -17,6 +17,7 @@ from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
+from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
@@ -27,7 +28,6 @@ from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES, SINGLES
-from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -37,18 +37,9 @@ def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu
         match: the program, tidied up.
         gpu: the device, whose grid is as large as the product.
     """
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
-    with IRBuilder() as builder, T.prim_func():
-        tensors = begin_program(T, [*match.schedule.mod["main"].params])
-        epilogue = Epilogue(match, product.c, tensors)
-        writer = _Writer(T, product, tile, epilogue, match.main)
-        writer.totals.allocate()
-        with T.attr({DEVICE_ENTRY: True}):
-            writer.write()
-        writer.totals.write_adding()
-    return builder.get()
+    return write_product(
+        match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main)
+    )
 
 
 class _Writer:
@@ -57,7 +48,7 @@ class _Writer:
     def __init__(
         self, T: Any, product: Product, tile: k.AmpereTile, epilogue: Epilogue, main: Any
     ) -> None:
-        self._t, self._product, self._tile = T, product, tile
+        self._t, self._tile = T, tile
         extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         self._a, self._b = (

@@ -18,6 +18,7 @@ from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
+from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
@@ -28,10 +29,11 @@ from spaces.templates.tensor_cores.tile import BYTES
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
+    allocate_barriers,
+    begin_barriers,
     describe_matrix,
     wait_for_sums,
 )
-from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
 
 _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 """Of threads that copy and of those that multiply, by the number of warpgroups of the latter, once
@@ -50,18 +52,9 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
         match: the program, tidied up.
         gpu: the device: a persistent grid has a block for each multiprocessor.
     """
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
-    with IRBuilder() as builder, T.prim_func():
-        tensors = begin_program(T, [*match.schedule.mod["main"].params])
-        epilogue = Epilogue(match, product.c, tensors)
-        writer = _Writer(T, product, tile, epilogue, match.main)
-        writer.totals.allocate()
-        with T.attr({DEVICE_ENTRY: True}):
-            writer.write(gpu.multiprocessors)
-        writer.totals.write_adding()
-    return builder.get()
+    return write_product(
+        match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main, gpu)
+    )
 
 
 class _Writer:
@@ -71,9 +64,9 @@ class _Writer:
     """
 
     def __init__(
-        self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any
+        self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any, gpu: Gpu
     ) -> None:
-        self._t, self._product, self._tile = T, product, tile
+        self._t, self._tile, self._multiprocessors = T, tile, gpu.multiprocessors
         extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
@@ -103,13 +96,13 @@ class _Writer:
         self._results = self._bulk or Results(T, self.totals)
         self._steps = self._grid.steps
 
-    def write(self, multiprocessors: int) -> None:
+    def write(self) -> None:
         """Write what the threads do."""
         T, tile = self._t, self._tile
         parts = blocks = self._grid.parts
         if tile.persistent:
-            few = isinstance(parts, int)
-            blocks = min(parts, multiprocessors) if few else T.min(parts, multiprocessors)
+            smaller = min if isinstance(parts, int) else T.min
+            blocks = smaller(parts, self._multiprocessors)
         block = T.cta_id([blocks])
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
@@ -134,18 +127,11 @@ class _Writer:
             side.allocate(pool, tile.stages)
         if self._bulk is not None:
             self._bulk.allocate(pool)
-        self._full, self._empty = (pool.alloc((tile.stages,), "uint64", align=8) for _ in range(2))
+        self._full, self._empty = allocate_barriers(pool, tile.stages)
         pool.commit()
         # Whoever copies in one way arrives once, with one tile or with both.
         fillers = sum(1 if way == _MAPPED else WARPGROUP for way in {*self._ways})
-        with T.If(thread == 0), T.Then():
-            for stage in range(tile.stages):
-                for barrier, count in ((self._full, fillers), (self._empty, tile.consumers)):
-                    T.evaluate(
-                        T.ptx.mbarrier.init.shared.b64(barrier.ptr_to([stage]), T.uint32(count))
-                    )
-        T.evaluate(T.ptx.fence.mbarrier_init.release.cluster())
-        T.evaluate(T.cuda.cta_sync())
+        begin_barriers(T, thread, ((self._full, fillers), (self._empty, tile.consumers)))
 
     def _produce_tiles(self, thread: Any, block: Any, blocks: Any, rounds: Any) -> None:
         """Copy the tiles of a block: by one thread where maps describe both operands."""

@@ -161,13 +161,10 @@ class Operand:
         """
         T = self._t
         held = self.count_held()
-        dense = self.rows if self.source.turned else self.depth
         with T.serial(self.rows * self.depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
-                number = (turn * held + i) * self._threads + thread
-                along, across = number % dense, number // dense
-                return (along, across) if self.source.turned else (across, along)
+                return self._find_piece((turn * held + i) * self._threads + thread, 1)
 
             with T.unroll(held) as i:
                 r, t = place(i)

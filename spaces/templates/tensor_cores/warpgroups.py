@@ -3,6 +3,7 @@ Instructions")."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spaces.templates.products.layout import UNIT
@@ -23,6 +24,29 @@ and an H100 then lacked these. TVM's own `noop_barrier` takes a copy of a sum.""
 _SWIZZLE = SWIZZLES[LINE_BYTES]
 """Of an operand's lines; matrix descriptors number it as tensor maps do, and count in units."""
 _PATTERN = PATTERN_BYTES // UNIT
+
+
+def allocate_barriers(pool: Any, stages: int) -> tuple[Any, Any]:
+    """Barriers of each stage in shared memory: that it is full, and that it is empty."""
+    full, empty = (pool.alloc((stages,), "uint64", align=8) for _ in range(2))
+    return full, empty
+
+
+def begin_barriers(T: Any, thread: Any, barriers: Sequence[tuple[Any, int]]) -> None:
+    """Have one thread set up barriers, and all others of a block wait for it (PTX ISA,
+    "mbarrier.init").
+
+    Args:
+        T: TVM's script.
+        barriers: buffers with one for each stage, each with how many arrive at it.
+    """
+    with T.If(thread == 0), T.Then():
+        for stage in range(int(barriers[0][0].shape[0])):
+            for barrier, count in barriers:
+                where = barrier.ptr_to([stage])
+                T.evaluate(T.ptx.mbarrier.init.shared.b64(where, T.uint32(count)))
+    T.evaluate(T.ptx.fence.mbarrier_init.release.cluster())
+    T.evaluate(T.cuda.cta_sync())
 
 
 def describe_matrix(T: Any, side: Operand, word: Any, stage: Any, first: Any) -> None:

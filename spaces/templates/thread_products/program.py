@@ -13,12 +13,14 @@ from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
 from spaces.templates.products.product import Product
+from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
+from spaces.templates.products.totals import Totals
 from spaces.templates.thread_products import knobs as k
 from spaces.templates.thread_products.operand import Operand
 from spaces.templates.thread_products.places import place_lane, tile_of_operand
 from spaces.templates.thread_products.results import Results
-from spaces.templates.thread_program import begin_program, keep
+from spaces.templates.thread_program import keep
 
 
 def write_thread_product(match: Match, product: Product, tile: k.ThreadTile, gpu: Gpu) -> Any:
@@ -28,14 +30,12 @@ def write_thread_product(match: Match, product: Product, tile: k.ThreadTile, gpu
         match: the program, tidied up.
         gpu: the device: whether it copies ahead; its grid is as large as the product.
     """
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
-    with IRBuilder() as builder, T.prim_func():
-        tensors = begin_program(T, [*match.schedule.mod["main"].params])
-        epilogue = Epilogue(match, product.c, tensors)
-        _Writer(T, product, tile, epilogue, match.main, ahead=k.copies_ahead(gpu)).write()
-    return builder.get()
+    ahead = k.copies_ahead(gpu)
+    return write_product(
+        match,
+        product,
+        lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main, ahead=ahead),
+    )
 
 
 class _Writer:
@@ -53,10 +53,10 @@ class _Writer:
     ) -> None:
         self._t, self._tile, self._ahead = T, tile, ahead
         extents = [axis.dom.extent for axis in main.iter_vars]
-        self._numbers = product.sides(0)
+        numbers = product.sides(0)
         self._sides: list[Operand] = []
         self._late: Operand | None = None
-        for number in self._numbers:
+        for number in numbers:
             source = read_source(product, number, epilogue.operands[number], extents)
             axis = product.dense_axis(number)
             dense = None if axis is None else product.c.axes[axis].dims[number]
@@ -67,12 +67,12 @@ class _Writer:
             self._late = way if late else self._late
         sides = [(side.source, side.tile.rows) for side in self._sides]
         self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, splits=1)
-        self._results = Results(T, product, self._numbers, epilogue, extents, self._sides)
+        self.totals = Totals(T, product, numbers, epilogue, extents, splits=1)
+        self._results = Results(T, product, self.totals, epilogue.result, self._sides)
 
     def write(self) -> None:
         """Write what the threads do."""
         T, tile = self._t, self._tile
-        T.device_entry()
         block = T.cta_id([self._grid.parts])
         thread = T.thread_id([tile.threads])
         pool = T.SMEMPool()

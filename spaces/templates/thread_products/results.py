@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from spaces.templates.products.epilogue import Epilogue
-from spaces.templates.products.places import place_axes
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import Totals
 from spaces.templates.thread_products.knobs import VECTOR
 from spaces.templates.thread_products.operand import Operand
 
@@ -18,8 +17,7 @@ class Results:
 
     Args:
         T: TVM's script.
-        numbers: the operands of rows and of columns.
-        extents: of the axes of the contraction.
+        totals: what the program makes of sums, and where it goes: `result`.
         sides: what a thread has of rows, and of columns.
     """
 
@@ -27,13 +25,12 @@ class Results:
         self,
         T: Any,
         product: Product,
-        numbers: tuple[int, int],
-        epilogue: Epilogue,
-        extents: Sequence[Any],
+        totals: Totals,
+        result: Any,
         sides: Sequence[Operand],
     ) -> None:
-        self._t, self._product, self._numbers = T, product, numbers
-        self._epilogue, self._extents, self._sides = epilogue, extents, sides
+        self._t, self._product, self._totals = T, product, totals
+        self._result, self._sides = result, sides
         self._along = self._find_dense()
         self._width = 1 if self._along is None else VECTOR
 
@@ -57,7 +54,7 @@ class Results:
         counts = [VECTOR * side.tile.vectors for side in self._sides]
         steps = [1, 1]
         steps[along] = width
-        self._value = T.alloc_buffer((width,), str(self._epilogue.result.dtype), scope="local")
+        self._value = T.alloc_buffer((width,), str(self._result.dtype), scope="local")
         with T.unroll(counts[0] // steps[0]) as i, T.unroll(counts[1] // steps[1]) as j:
             numbers = (i * steps[0], j * steps[1])
             places = [
@@ -70,20 +67,19 @@ class Results:
                     own[along] += part
                     at[along] += part
                     total = sums[own[0] * counts[1] + own[1]]
-                    value = self._epilogue.value(total, self._axes_at(at, batch))
+                    value = self._totals.value(total, (at[0], at[1]), batch)
                     T.buffer_store(self._value, value, [part])
-                self._put(self._axes_at(places, batch))
+                self._put(self._totals.index((places[0], places[1]), batch))
 
-    def _put(self, axes: list[Any]) -> None:
+    def _put(self, index: list[Any]) -> None:
         """Store a vector, or a number."""
         T, width = self._t, self._width
-        index = self._epilogue.index(axes)
         if width == 1:
-            T.buffer_store(self._epilogue.result, self._value[0], index)
+            T.buffer_store(self._result, self._value[0], index)
             return
         dense = self._product.c.axes[self._product.out_dense or 0].out_dim or 0
         index[dense] = T.ramp(index[dense], 1, width)
-        T.buffer_store(self._epilogue.result, self._value[T.ramp(0, 1, width)], index)
+        T.buffer_store(self._result, self._value[T.ramp(0, 1, width)], index)
 
     def _where_there_is(self, places: Sequence[Any]) -> ExitStack:
         """A frame of what is done for a row and a column within the result."""
@@ -97,8 +93,3 @@ class Results:
             stack.enter_context(T.If(T.And(*known) if len(known) > 1 else known[0]))
             stack.enter_context(T.Then())
         return stack
-
-    def _axes_at(self, places: Sequence[Any], batch: Mapping[int, Any]) -> list[Any]:
-        """A value for each axis of the contraction."""
-        at = dict(zip(self._numbers, places, strict=True))
-        return place_axes(self._product, self._extents, at, batch)
