@@ -31,18 +31,18 @@ def gpu_templates(task: Task) -> list[Template]:
     for programs bound by memory."""
     from spaces.templates.attention.template import attention_templates
     from spaces.templates.contraction.match import match_contraction
-    from spaces.templates.few_rows.template import few_rows_templates, may_have_few_rows
+    from spaces.templates.few_rows import family as few_rows
     from spaces.templates.gpu_memory.template import gpu_memory_templates
-    from spaces.templates.tensor_cores.template import may_multiply, tensor_core_templates
-    from spaces.templates.thread_products.template import thread_product_templates
+    from spaces.templates.products.template import may_be_product, product_templates
+    from spaces.templates.tensor_cores import family as tensor_cores
+    from spaces.templates.thread_products import family as thread_products
 
     if attention := attention_templates(task):
         return attention
     found: list[Template] = []
-    if task.shapes or may_multiply(task) or may_have_few_rows(task):
-        match = match_contraction(task)
-        found = [*thread_product_templates(task, match), *tensor_core_templates(task, match)]
-        found = [*found, *few_rows_templates(task, match)]
+    if task.shapes or may_be_product(task):
+        rooms = [room.list_families for room in (thread_products, tensor_cores, few_rows)]
+        found = product_templates(task, match_contraction(task), rooms)
     return found or [*gpu_memory_templates(task)]
 
 

@@ -88,6 +88,11 @@ def estimate(heads: Heads, gpu: Gpu, tile: Tile) -> Estimate:
     return Estimate(multiplying, weighing, fetching, blocks, waves, resident, steps, cycles)
 
 
+def estimate_cycles(heads: Heads, gpu: Gpu, tile: Tile) -> Any:
+    """The cycles that `estimate` gives."""
+    return estimate(heads, gpu, tile).cycles
+
+
 def traits(heads: Heads, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
     """Features of settings for a cost model; the same columns for every attention."""
     e = estimate(heads, gpu, tile)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
 from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import value_of
@@ -24,97 +24,34 @@ from spaces.templates.attention.hopper import write_hopper_attention
 from spaces.templates.attention.knobs import Heads
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import WriteKernel, write_program
-from spaces.templates.base import Columns, Knobs, Template
+from spaces.templates.base import Template
+from spaces.templates.families import Family, FamilyKernels
 from spaces.templates.thread_template import ThreadTemplate
-from tuner.task import Task
+from tuner.task import Instance, Task
 
 _SEEN_CAUSAL = 0.5
 """The share of rows by keys of which a causal mask leaves something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One way to write attention. A tile is what follows from a setting, or from many as arrays.
-
-    Attributes:
-        name: of the space; it changes when `write` does.
-        choices_of: gives the values of each knob.
-        tile_of: gives the sizes of a setting, or of many.
-        feasible: tells which keep to the limits of the hardware.
-        write: writes what the threads of a setting do.
-    """
-
-    name: str
-    choices_of: Callable[[Heads], Mapping[str, tuple[int, ...]]]
-    tile_of: Callable[[Mapping[str, Any]], Any]
-    feasible: Callable[[Heads, Gpu, Any], npt.NDArray[np.bool_]]
-    write: WriteKernel
-
-
-AMPERE = Family(
+AttentionFamily = Family[Heads, WriteKernel]
+AMPERE: AttentionFamily = Family(
     "kernel:ampere-attention-1",
     knobs.choices_of,
     knobs.tile_of,
     knobs.feasible,
     write_ampere_attention,
+    costs.estimate_cycles,
+    costs.traits,
 )
-HOPPER = Family(
+HOPPER: AttentionFamily = Family(
     "kernel:hopper-attention-1",
     hopper_knobs.choices_of,
     hopper_knobs.tile_of,
     hopper_knobs.feasible,
     write_hopper_attention,
+    costs.estimate_cycles,
+    costs.traits,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionKernels:
-    """See `spaces.templates.thread_template.Kernels`; sizes are `Heads`.
-
-    Attributes:
-        heads: the largest sizes of all shapes; in all of them heads are as wide.
-    """
-
-    family: Family
-    heads: Heads
-    gpu: Gpu
-
-    @property
-    def name(self) -> str:
-        return self.family.name
-
-    @property
-    def choices(self) -> Mapping[str, tuple[int, ...]]:
-        return self.family.choices_of(self.heads)
-
-    def feasible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """See `Kernels`."""
-        return self.family.feasible(self.heads, self.gpu, self.family.tile_of(columns))
-
-    def cycles(self, sizes: Heads, columns: Columns) -> Any:
-        """See `Kernels`."""
-        return costs.estimate(sizes, self.gpu, self.family.tile_of(columns)).cycles
-
-    def traits(self, sizes: Heads, columns: Columns) -> npt.NDArray[np.float32]:
-        """See `Kernels`."""
-        return costs.traits(sizes, self.gpu, self.family.tile_of(columns))
-
-    def stack(self, each: Sequence[Heads]) -> Heads:
-        """See `Kernels`."""
-        return replace(
-            self.heads,
-            batch=np.array([heads.batch for heads in each]),
-            rows=np.array([heads.rows for heads in each]),
-            keys=np.array([heads.keys for heads in each]),
-        )
-
-    def write(self, schedule: Any, knobs: Knobs) -> Any:
-        """See `Kernels`."""
-        function = schedule.mod["main"]
-        attention = read_attention(function)
-        group = find_group(attention)
-        told = (attention, group, self.heads, self.family.tile_of(knobs), [*function.params])
-        return write_program(*told, self.family.write)
 
 
 def attention_templates(task: Task) -> list[Template]:
@@ -122,26 +59,49 @@ def attention_templates(task: Task) -> list[Template]:
     gpu = gpu_of(task.target)
     with refusals(f"the template for attention, {task.name}"):
         attention = read_attention(task_module(task.module)["main"])
-        shapes = {i: _sizes_of(attention, dict(i)) for i, _ in task.shapes}
-        each = [*shapes.values()] or [_sizes_of(attention, {})]
+        heads = _read_heads(attention)
+        shapes = {i: _size_heads(attention, heads, dict(i)) for i, _ in task.shapes}
+        each = [*shapes.values()] or [_size_heads(attention, heads, {})]
         families = (HOPPER, AMPERE) if gpu.architecture == gpus.HOPPER else (AMPERE,)
-        typical, largest = max(each, key=_work), _cover(each)
-        return [
-            ThreadTemplate(AttentionKernels(family, largest, gpu), gpu, typical, shapes)
-            for family in families
-        ]
+        return [_template(family, gpu, each, shapes) for family in families]
     return []
 
 
-def _sizes_of(attention: Attention, values: Mapping[str, int]) -> Heads:
-    """The sizes of an attention in a shape."""
-    a = attention
-    batch, rows, keys, width, columns = (
-        prod(value_of(axis.extent, values) or 0 for axis in axes)
-        for axes in (a.batch, [a.rows], [a.keys], [a.width], [a.columns])
+def _template(
+    family: AttentionFamily, gpu: Gpu, each: Sequence[Heads], shapes: Mapping[Instance, Heads]
+) -> Template:
+    largest = _cover(each)
+
+    def stack(several: Sequence[Heads]) -> Heads:
+        sizes = np.array([(heads.batch, heads.rows, heads.keys) for heads in several]).T
+        return replace(largest, batch=sizes[0], rows=sizes[1], keys=sizes[2])
+
+    def write(schedule: Any, tile: Any) -> Any:
+        function = schedule.mod["main"]
+        attention = read_attention(function)
+        told = (attention, find_group(attention), largest, tile, [*function.params])
+        return write_program(*told, family.write)
+
+    kernels = FamilyKernels(family, largest, gpu, lambda heads: heads, stack, write)
+    return ThreadTemplate(kernels, gpu, max(each, key=_count_scores), shapes)
+
+
+def _read_heads(attention: Attention) -> Heads:
+    """What is the same in every shape."""
+    width, columns = (
+        tvm_compat.as_int(a.extent) or 0 for a in (attention.width, attention.columns)
     )
-    seen = 1.0 if find_limit(a) is None else _SEEN_CAUSAL
-    return Heads(batch, rows, keys, width, columns, seen, find_group(a).heads)
+    seen = 1.0 if find_limit(attention) is None else _SEEN_CAUSAL
+    return Heads(1, 1, 1, width, columns, seen, find_group(attention).heads)
+
+
+def _size_heads(attention: Attention, heads: Heads, values: Mapping[str, int]) -> Heads:
+    """The sizes of an attention in a shape."""
+    batch, rows, keys = (
+        prod(value_of(axis.extent, values) or 0 for axis in axes)
+        for axes in (attention.batch, [attention.rows], [attention.keys])
+    )
+    return replace(heads, batch=batch, rows=rows, keys=keys)
 
 
 def _cover(each: Sequence[Heads]) -> Heads:
@@ -152,5 +112,5 @@ def _cover(each: Sequence[Heads]) -> Heads:
     return replace(each[0], batch=batch, rows=rows, keys=keys)
 
 
-def _work(heads: Heads) -> int:
+def _count_scores(heads: Heads) -> int:
     return int(heads.batch * heads.rows * heads.keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Any
@@ -19,8 +19,10 @@ from spaces.templates.products.windows import Reading, Window, read_windows
 
 _ITEMS = (16, 32)
 _BYTES = ("int8", "uint8")
-_FLOAT_SUMS = ("float16", "bfloat16", "float32")
-"""Types of sums that may as well be in float32."""
+FLOATS = ("float16", "bfloat16", "float32")
+"""Types of factors, and of sums that may as well be in float32."""
+KINDS = frozenset({*_BYTES, *FLOATS})
+"""Types of elements that may be multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +126,23 @@ class Product:
         return prod(self.c.axes[axis].extent for axis in self.terms)
 
 
-def find_product(
-    match: Match, kinds: Collection[str], values: Mapping[str, int] = NO_VALUES
-) -> Product | None:
-    """A program's contraction as a product of matrices; None where it is none.
+def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product | None:
+    """A program's contraction as a product of matrices, of types among `KINDS`; None where it is
+    none.
 
     Args:
-        kinds: types of elements that may be multiplied.
         values: sizes of symbolic dimensions, the shape for which it is estimated.
     """
     loads = factors(match.main)
     if loads is None:
         return None
-    kinds_of = tuple(str(load.source.dtype) for load in loads)
-    if not {*kinds_of} <= {*kinds} or not _sums_in_full(match.main, *kinds_of):
+    kinds = tuple(str(load.source.dtype) for load in loads)
+    if not KINDS.issuperset(kinds) or not _sums_in_full(match.main, *kinds):
         return None
     reading = read_windows(match)
-    if reading is None or tuple(str(source.dtype) for source in reading.sources) != kinds_of:
+    if reading is None or tuple(str(source.dtype) for source in reading.sources) != kinds:
         return None
-    ways = [_read(match, c, reading, kinds_of[0]) for c in find_ways(match, reading, values)]
+    ways = [_read(match, c, reading, kinds[0]) for c in find_ways(match, reading, values)]
     found = [way for way in ways if way is not None]
     return next((way for way in found if way.plain), found[0] if found else None)
 
@@ -156,7 +156,7 @@ def _sums_in_full(block: Any, kind: str, other: str) -> bool:
     if not isinstance(first, (FloatImm, IntImm)) or float(first.value) != 0.0:
         return False
     if kind not in _BYTES or other not in _BYTES:
-        return kind == other and sums in _FLOAT_SUMS
+        return kind == other and sums in FLOATS
     product = rewrite.find_product(block.body)
     widened = [f for f in (product.a, product.b) if isinstance(f, Cast)]
     alone = [f for f in widened if rewrite.uncast(f).same_as(f.value)]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from spaces.targets.gpu import COPIES_AHEAD, HOPPER, Gpu
-from spaces.templates.products.family import Family
+from spaces.templates.families import Family
 from spaces.templates.products.product import Product
+from spaces.templates.products.template import Extents, ProductFamily
 from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
+from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS
 from spaces.templates.tensor_cores.hopper import write_hopper_product
 from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, Element, element_of
+from tuner.task import Instance
 
 
-def _of_hopper(name: str, element: Element) -> Family:
+def _of_hopper(name: str, element: Element) -> ProductFamily:
     return Family(
         name,
         partial(hopper_knobs.choices_of, element),
@@ -25,7 +29,7 @@ def _of_hopper(name: str, element: Element) -> Family:
     )
 
 
-def _of_ampere(name: str, element: Element) -> Family:
+def _of_ampere(name: str, element: Element) -> ProductFamily:
     return Family(
         name,
         ampere_knobs.choices_of,
@@ -48,17 +52,26 @@ _BYTES = (
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
 
 
-def has_tensor_cores(gpu: Gpu) -> bool:
-    """Whether a device has a family; its tensor cores are older otherwise."""
-    return gpu.architecture >= COPIES_AHEAD
-
-
-def family_of(gpu: Gpu, product: Product) -> Family:
-    """The family of a product on a device that has one. Warpgroups multiply bytes whose terms lie
-    next to one another, and no others."""
+def list_families(
+    gpu: Gpu, product: Product, _extents: Mapping[Instance, Extents]
+) -> list[ProductFamily]:
+    """The family of a product on a device; empty where its tensor cores are older, or do not take
+    it. Warpgroups multiply bytes whose terms lie next to one another, and no others."""
+    if gpu.architecture < COPIES_AHEAD or not _is_taken(product):
+        return []
     element, is_hopper = element_of(product.kind), gpu.architecture == HOPPER
     if element is SINGLES:
-        return _SINGLES
+        return [_SINGLES]
     if element is BYTES:
-        return _BYTES[is_hopper and not any(product.turned)]
-    return _HALVES[is_hopper]
+        return [_BYTES[is_hopper and not any(product.turned)]]
+    return [_HALVES[is_hopper]]
+
+
+def _is_taken(product: Product) -> bool:
+    """Whether rows may lie as they do, which of halves may be windows, and errors are within
+    bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
+    if product.kind in HALVES.names:
+        return True
+    known = not any(product.c.axes[axis].symbolic for axis in product.terms)
+    is_precise = product.kind not in SINGLES.names or (known and product.depth >= LEAST_TERMS)
+    return product.plain and bool(is_precise)

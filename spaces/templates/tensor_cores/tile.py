@@ -68,8 +68,6 @@ HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
 BYTES = Element({"int8": "s8", "uint8": "u8"}, 1, sums="uint32")
 SINGLES = Element({"float32": "tf32"}, 4, products=3)
 _ELEMENTS = {kind: element for element in (HALVES, BYTES, SINGLES) for kind in element.names}
-KINDS = frozenset(_ELEMENTS)
-"""Types that tensor cores multiply."""
 
 
 def element_of(kind: str) -> Element:

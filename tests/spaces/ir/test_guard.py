@@ -96,7 +96,7 @@ MATCHING = {
     "memory.template.stages_of": task,
     "int8.template.products": task,
     "plain_loops._points": lambda: task(M=(1, 8)),
-    "thread_products.template.find_product": lambda: task(CUDA, M=(1, 8)),
+    "products.template.find_product": lambda: task(CUDA, M=(1, 8)),
 }
 
 

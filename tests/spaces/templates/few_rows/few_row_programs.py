@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.lowering.extract_tasks import task_of
-from spaces.templates.few_rows.template import NAME
+from spaces.templates.few_rows.family import NAME
 from spaces.templates.registry import template_named
 from tuner.task import Instance, Task
 

@@ -17,11 +17,11 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import STATIC_SHARED_BYTES, gpu_of, register_limit
 from spaces.targets.target import emulate_target
 from spaces.templates.base import Template, every, setting
+from spaces.templates.few_rows.family import NAME
 from spaces.templates.few_rows.knobs import FewTile, tile_of
 from spaces.templates.few_rows.roles import Roles
-from spaces.templates.few_rows.template import NAME
 from spaces.templates.registry import templates_of
-from spaces.templates.thread_products.template import NAME as THREADS
+from spaces.templates.thread_products.family import NAME as THREADS
 from tests.needed import needs_nvcc
 from tests.spaces.templates.few_rows.few_row_programs import PROGRAMS, matmul, space_for, task_for
 from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER

@@ -20,9 +20,9 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of, register_limit
 from spaces.templates.base import every, setting
 from spaces.templates.registry import templates_of
+from spaces.templates.thread_products.family import NAME
 from spaces.templates.thread_products.knobs import tile_of
 from spaces.templates.thread_products.places import Tile, place_lane
-from spaces.templates.thread_products.template import NAME
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.samples import AMPERE, OLD
 from tests.spaces.templates.few_rows.few_row_programs import matmul

@@ -10,7 +10,7 @@ from typing import Any
 from spaces.design_space.knob_space import KnobSpace
 from spaces.lowering.extract_tasks import task_of
 from spaces.templates.registry import template_named
-from spaces.templates.thread_products.template import NAME
+from spaces.templates.thread_products.family import NAME
 from tests.spaces.templates.few_rows.few_row_programs import heads, matmul, tokens
 from tuner.task import Instance, Task
 
