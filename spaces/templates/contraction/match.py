@@ -189,8 +189,8 @@ def describe(match: Match, values: Mapping[str, int] = NO_VALUES) -> list[Contra
     axes = read_axes(match, values)
     if axes is None:
         return []
-    operands = _read_operands(match, values)
-    return [view(match, axes, chosen, values) for chosen in roles(axes, operands)]
+    operands = read_operands(match, values)
+    return [view(match, axes, operands, chosen, values) for chosen in roles(axes, operands)]
 
 
 def read_axes(match: Match, values: Mapping[str, int] = NO_VALUES) -> tuple[Axis, ...] | None:
@@ -229,7 +229,12 @@ def read_axes(match: Match, values: Mapping[str, int] = NO_VALUES) -> tuple[Axis
     return axes
 
 
-def _read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Operand]:
+def read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Operand]:
+    """The operands of a contraction, in the order in which it reads them.
+
+    Args:
+        values: as for `describe`.
+    """
     constants = _constants(match.function)
     schedule, loads = match.schedule, factors(match.main) or []
     first, second = (
@@ -245,7 +250,11 @@ def _read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Op
 
 
 def view(
-    match: Match, axes: tuple[Axis, ...], chosen: Roles, values: Mapping[str, int]
+    match: Match,
+    axes: tuple[Axis, ...],
+    operands: tuple[Operand, Operand],
+    chosen: Roles,
+    values: Mapping[str, int],
 ) -> Contraction:
     """A contraction whose axes have some roles.
 
@@ -257,7 +266,7 @@ def view(
     expressions = [*body.indices, *(i for load in loads for i in load.indices)]
     return Contraction(
         axes=axes,
-        operands=_read_operands(match, values),
+        operands=operands,
         column=column,
         rows=rows,
         outer=outer,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spaces.templates.contraction.match import Match, describe, read_axes, view
+from spaces.templates.contraction.match import Match, describe, read_axes, read_operands, view
 from spaces.templates.contraction.roles import Roles
 from spaces.templates.contraction.shape import Axis, Contraction
 from spaces.templates.products.windows import Reading, Window
@@ -29,7 +29,9 @@ def find_ways(match: Match, reading: Reading, values: Mapping[str, int]) -> list
         return []
     axes = _split_axes(axes, reading.groups)
     roles = _find_roles(axes, reading.windows)
-    return [] if roles is None else [view(match, axes, roles, values)]
+    if roles is None:
+        return []
+    return [view(match, axes, read_operands(match, values), roles, values)]
 
 
 def split_extents(c: Contraction, extents: Sequence[Any]) -> list[Any]:

@@ -72,11 +72,8 @@ class Reading:
 def find_sources(match: Match) -> tuple[Any, Any] | None:
     """The parameters that the operands of a contraction are, or are read from; None where one of
     them is computed."""
-    loads = [_load(match, operand) for operand in range(2)]
-    parameters = list(match.schedule.mod["main"].params)
-    if any(load is None or not rewrite.is_among(load[0], parameters) for load in loads):
-        return None
-    return loads[0][0], loads[1][0]
+    loads = _find_loads(match)
+    return None if loads is None else (loads[0].source, loads[1].source)
 
 
 def read_windows(match: Match) -> Reading | None:
@@ -84,13 +81,12 @@ def read_windows(match: Match) -> Reading | None:
     from tvm import sym
     from tvm.ir import Range
 
-    block, sources = match.main, find_sources(match)
-    if sources is None:
+    block, loads = match.main, _find_loads(match)
+    if loads is None:
         return None
     numbers = {axis.var: number for number, axis in enumerate(block.iter_vars)}
     extents = [axis.dom.extent for axis in block.iter_vars]
-    loads = [_load(match, operand) for operand in range(2)]
-    groups = _find_groups(extents, [load[1] for load in loads], numbers)
+    groups = _find_groups(extents, [load.index for load in loads], numbers)
     values, analyzer = [], sym.Analyzer()
     if groups is not None:
         axis, size = groups
@@ -103,10 +99,10 @@ def read_windows(match: Match) -> Reading | None:
     for axis_of, extent in zip(block.iter_vars, extents, strict=True):
         analyzer.bind(axis_of.var, Range(0, extent))
     known = _Known(numbers, find_fixed(block), values, analyzer)
-    windows = [_read(known, *load) for load in loads]
+    windows = [_read(known, load) for load in loads]
     if windows[0] is None or windows[1] is None:
         return None
-    return Reading(sources, (windows[0], windows[1]), groups)
+    return Reading((loads[0].source, loads[1].source), (windows[0], windows[1]), groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +116,34 @@ class _Known:
     analyzer: Any
 
 
-def _load(match: Match, operand: int) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Load:
     """The tensor that an operand is read from, its index, and the conditions without which an
-    element is zero; None where a stage does more than to fill in zeros."""
+    element is zero."""
+
+    source: Any
+    index: Sequence[Any]
+    conditions: Sequence[Any]
+
+
+def _find_loads(match: Match) -> Sequence[_Load] | None:
+    """Those of both operands; None where one is no parameter, or a stage does more to it than to
+    fill in zeros."""
+    loads, parameters = factors(match.main), list(match.schedule.mod["main"].params)
+    found = [
+        _follow(match, load, stage)
+        for load, stage in zip(loads or (), match.stages.before, strict=False)
+    ]
+    known = [load for load in found if load and rewrite.is_among(load.source, parameters)]
+    return known if len(known) == 2 else None
+
+
+def _follow(match: Match, load: Any, stage: Any) -> _Load | None:
+    """What a factor is read from, through the stage that it is computed by, if any."""
     from tvm.ir import TensorLoad
 
-    loads = factors(match.main)
-    if loads is None:
-        return None
-    load, stage = loads[operand], match.stages.before[operand]
     if stage is None:
-        return load.source, [*load.indices], []
+        return _Load(load.source, [*load.indices], [])
     block = match.schedule.get(stage)
     condition, inner = _read_padding(getattr(block.body, "value", None))
     if not isinstance(inner, TensorLoad):
@@ -140,7 +153,7 @@ def _load(match: Match, operand: int) -> Any:
     at = [(v.var, i) for v, i in zip(block.iter_vars, load.indices, strict=True)]
     conditions = [] if condition is None else rewrite.conjuncts(condition)
     index = [rewrite.substitute(i, at) for i in inner.indices]
-    return inner.source, index, [rewrite.substitute(c, at) for c in conditions]
+    return _Load(inner.source, index, [rewrite.substitute(c, at) for c in conditions])
 
 
 def _read_padding(value: Any) -> tuple[Any, Any]:
@@ -174,20 +187,20 @@ def _like(variable: Any, name: str) -> Any:
     return Var(name, variable.ty)
 
 
-def _read(known: _Known, tensor: Any, index: Sequence[Any], conditions: Sequence[Any]) -> Any:
+def _read(known: _Known, load: _Load) -> Window | None:
     """A tensor's window; None where an index is no sum of steps, or a condition is another than
     that an index lies in the tensor."""
     from tvm import tirx
 
     simplify = known.analyzer.simplify
-    exact = [simplify(rewrite.substitute(i, known.values)) for i in index]
+    exact = [simplify(rewrite.substitute(i, known.values)) for i in load.index]
     guarded = set()
-    for condition in conditions:
+    for condition in load.conditions:
         left = _left(condition)
         if left is None:
             return None
         left = rewrite.substitute(left, known.values)
-        for dim, (i, size) in enumerate(zip(exact, tensor.shape, strict=True)):
+        for dim, (i, size) in enumerate(zip(exact, load.source.shape, strict=True)):
             if any(tvm_compat.as_int(simplify(left - room)) == 0 for room in (i, size - 1 - i)):
                 guarded.add(dim)
                 break
