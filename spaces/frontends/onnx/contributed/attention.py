@@ -91,6 +91,13 @@ def heads_of(lines: Lines, name: str, heads: int) -> str:
     return lines.set(f"{name}_heads", f"Transpose<perm = [0, 2, 1, 3]>({split})")
 
 
+def join_heads(lines: Lines, found: str) -> None:
+    """Bind `y`, a tensor of (batch, heads, sequence, width) as one of (batch, sequence, heads *
+    width)."""
+    together = lines.set("together", f"Transpose<perm = [0, 2, 1, 3]>({found})")
+    lines.set("y", f"Reshape({together}, {lines.numbers('y_shape', [0, 0, -1])})")
+
+
 def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias: int) -> None:
     """Bind `y`, what the heads make of queries, keys and values.
 
@@ -111,8 +118,7 @@ def _attend(node: Node, lines: Lines, q: str, k: str, v: str, *, mask: int, bias
         scores = lines.set("causal", f"Where({later}, {lowest}, {scores})")
     shares = lines.set("shares", f"Softmax<axis = -1>({scores})")
     found = lines.set("found", f"MatMul({shares}, {v})")
-    together = lines.set("together", f"Transpose<perm = [0, 2, 1, 3]>({found})")
-    lines.set("y", f"Reshape({together}, {lines.numbers('y_shape', [0, 0, -1])})")
+    join_heads(lines, found)
 
 
 def key_scale(node: Node, lines: Lines, q: str, k: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from spaces.frontends.onnx.contributed.attention import heads_of, key_scale
+from spaces.frontends.onnx.contributed.attention import heads_of, join_heads, key_scale
 from spaces.frontends.onnx.contributed.text import Lines, Write, has, read_attribute
 from spaces.frontends.onnx.node import Node
 from spaces.ir.tvm_compat import as_int
@@ -34,13 +34,28 @@ class _Heads:
     keys: int
     width: int
 
-    def rows(self, lines: Lines, name: str, width: int) -> str:
+    def join(self, lines: Lines, name: str, width: int | str) -> str:
         """A tensor of (batch, queries, sequence, width) with the rows of all heads that have the
-        same keys as one matrix."""
+        same keys as one matrix.
+
+        Args:
+            width: a number, or the name of a vector of one.
+        """
+        return self._regroup(lines, name, self.keys, width)
+
+    def split(self, lines: Lines, name: str, width: int | str) -> str:
+        """A tensor that `join` gave as (batch, queries, sequence, width)."""
+        return self._regroup(lines, name, self.queries, width)
+
+    def _regroup(self, lines: Lines, name: str, heads: int, width: int | str) -> str:
         if self.queries == self.keys:
             return name
-        shape = lines.numbers(f"{name}_rows_shape", [0, self.keys, -1, width])
-        return lines.set(f"{name}_rows", f"Reshape({name}, {shape})")
+        if isinstance(width, int):
+            shape = lines.numbers(f"{name}_shape", [0, heads, -1, width])
+        else:
+            front = lines.numbers(f"{name}_front", [0, heads, -1])
+            shape = lines.set(f"{name}_shape", f"Concat<axis = 0>({front}, {width})")
+        return lines.set(f"{name}_grouped", f"Reshape({name}, {shape})")
 
 
 def _grouped(node: Node) -> str:
@@ -159,15 +174,10 @@ def _attend(node: Node, lines: Lines, parts: tuple[str, str, str], heads: _Heads
     q, k, v = parts
     scaled = lines.set("scaled", f"Mul({q}, {key_scale(node, lines, q, k)})")
     turned = lines.set("keys_turned", f"Transpose<perm = [0, 1, 3, 2]>({k})")
-    scores = lines.set(
-        "scores_of_rows", f"MatMul({heads.rows(lines, scaled, heads.width)}, {turned})"
-    )
+    rows = heads.join(lines, scaled, heads.width)
     columns = lines.places("columns", k, 2)
-    if heads.keys != heads.queries:
-        front = lines.numbers("score_heads", [0, heads.queries, -1])
-        last = lines.set("score_keys", f"Shape<start = 2, end = 3>({k})")
-        shape = lines.set("score_shape", f"Concat<axis = 0>({front}, {last})")
-        scores = lines.set("scores", f"Reshape({scores}, {shape})")
+    length = lines.set("key_length", f"Shape<start = 2, end = 3>({k})")
+    scores = heads.split(lines, lines.set("scores", f"MatMul({rows}, {turned})"), length)
     if cap := float(read_attribute(node, "softcap", 0.0)):
         most = lines.real("cap", cap, scores)
         bent = lines.set("bent", f"Tanh({lines.set('small', f'Div({scores}, {most})')})")
@@ -176,18 +186,9 @@ def _attend(node: Node, lines: Lines, parts: tuple[str, str, str], heads: _Heads
         scores = lines.set("shifted", f"Add({scores}, bias)")
     lowest = lines.real("lowest", _LOWEST.get(node.operand(0).dtype, _LOWEST_WIDE), scores)
     scores = lines.set("masked", f"Where({_taking_part(node, lines, columns)}, {scores}, {lowest})")
-    shares = _share(node, lines, scores)
-    if heads.keys != heads.queries:
-        last = lines.set("share_keys", f"Shape<start = 2, end = 3>({k})")
-        front = lines.numbers("share_heads", [0, heads.keys, -1])
-        shape = lines.set("share_shape", f"Concat<axis = 0>({front}, {last})")
-        shares = lines.set("shares_of_rows", f"Reshape({shares}, {shape})")
+    shares = heads.join(lines, _share(node, lines, scores), length)
     found = lines.set("found", f"MatMul({shares}, {v})")
-    if heads.keys != heads.queries:
-        shape = lines.numbers("found_shape", [0, heads.queries, -1, heads.width])
-        found = lines.set("found_heads", f"Reshape({found}, {shape})")
-    together = lines.set("together", f"Transpose<perm = [0, 2, 1, 3]>({found})")
-    lines.set("y", f"Reshape({together}, {lines.numbers('y_shape', [0, 0, -1])})")
+    join_heads(lines, heads.split(lines, found, heads.width))
 
 
 def _taking_part(node: Node, lines: Lines, columns: str) -> str:

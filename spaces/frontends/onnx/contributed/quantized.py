@@ -20,12 +20,26 @@ _POOL = ("auto_pad: string", "ceil_mode: int", "count_include_pad: int", "kernel
 
 
 def _pair(operator: str, _: Node) -> str:
+    return _of_two(f"{operator}({{}}, {{}})", [])
+
+
+def _choose(_: Node) -> str:
+    return _of_two("Where(which, {}, {})", ["which"])
+
+
+def _of_two(call: str, before: list[str]) -> str:
+    """An operator on what two operands stand for.
+
+    Args:
+        before: operands before these.
+    """
     lines = Lines()
-    a = lines.set("a_real", "DequantizeLinear(a, a_scale, a_zero)")
-    b = lines.set("b_real", "DequantizeLinear(b, b_scale, b_zero)")
-    lines.set("y", f"QuantizeLinear({lines.set('found', f'{operator}({a}, {b})')}, scale, zero)")
+    a, b = (
+        lines.set(f"{n}_real", f"DequantizeLinear({n}, {n}_scale, {n}_zero)") for n in ("a", "b")
+    )
+    lines.set("y", f"QuantizeLinear({lines.set('found', call.format(a, b))}, scale, zero)")
     operands = ["a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "scale", "zero"]
-    return lines.function(operands, ["y"])
+    return lines.function([*before, *operands], ["y"])
 
 
 def _one(operator: str, attributes: tuple[str, ...], node: Node) -> str:
@@ -46,17 +60,6 @@ def _join(node: Node) -> str:
         parts.append(lines.set(f"real{number}", f"DequantizeLinear({', '.join(names)})"))
     joined = f"Concat<axis = {read_attribute(node, 'axis', 0)}>({', '.join(parts)})"
     lines.set("y", f"QuantizeLinear({lines.set('found', joined)}, scale, zero)")
-    return lines.function(operands, ["y"])
-
-
-def _choose(_: Node) -> str:
-    lines = Lines()
-    a, b = (
-        lines.set(f"{n}_real", f"DequantizeLinear({n}, {n}_scale, {n}_zero)") for n in ("a", "b")
-    )
-    found = lines.set("found", f"Where(which, {a}, {b})")
-    lines.set("y", f"QuantizeLinear({found}, scale, zero)")
-    operands = ["which", "a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "scale", "zero"]
     return lines.function(operands, ["y"])
 
 
