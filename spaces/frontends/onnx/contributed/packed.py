@@ -16,6 +16,7 @@ from spaces.frontends.onnx.contributed.text import has, read_attribute
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     FIRST,
     Codes,
+    count_bits,
     emit_unpacked,
     pack,
     within,
@@ -153,7 +154,7 @@ def _rows(node: Node, builder: Any) -> Any:
         codes, zero = Codes(data.tensor(builder), bits), 2.0 ** (bits - 1)
         sizes[-1] *= 8 // bits
     elif data.narrow in FIRST:
-        bits = int(data.narrow[-1])
+        bits = count_bits(data.narrow)
         codes, zero = _pack(node, 0), float(-FIRST[data.narrow])
     else:
         raise node.refused(f"its table is of {data.kind}")

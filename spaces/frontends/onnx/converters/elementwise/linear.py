@@ -14,14 +14,18 @@ import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT_IN, convert_to
 from spaces.frontends.onnx.converters.elementwise.conversions import name_type
-from spaces.frontends.onnx.converters.elementwise.packed_codes import FIRST, emit_unpacked, pack
+from spaces.frontends.onnx.converters.elementwise.packed_codes import (
+    FIRST,
+    count_bits,
+    emit_unpacked,
+    pack,
+)
 from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.ir.element_types import NUMPY_FLOATS, is_float, numpy_dtype
 from spaces.ir.tvm_compat import as_int
 from spaces.lowering.relax_rewrite import constant
 
 _REAL = "float32"
-_RANGES = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
 _LEAST = 1 << 11
 """Elements of a constant that stays packed: smaller ones become floats while a model is lowered."""
 _PLAIN = ("int8", "uint8", "int16", "uint16")
@@ -62,8 +66,8 @@ def _quantize(node: Node, builder: Any) -> Any:
 
 
 def _range(node: Node, dtype: str) -> tuple[int, int]:
-    if dtype in _RANGES:
-        return _RANGES[dtype]
+    if dtype in FIRST:
+        return FIRST[dtype], FIRST[dtype] + (1 << count_bits(dtype)) - 1
     if dtype not in _PLAIN:
         raise node.refused(f"it quantizes to {dtype}, which is not supported")
     limits = np.iinfo(numpy_dtype(dtype))
@@ -125,9 +129,7 @@ def _places(node: Node, dims: Any) -> Callable[[Sequence[Any]], tuple[Any, ...]]
     axis, block = _axis(node), _block(node)
     shape = node.shape(0)
     if block and dims:
-        size, several = as_int(shape[axis]), as_int(dims[axis])
-        if size is None or several is None or -(-size // block) != several:
-            raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
+        _read_size(node, shape[axis], dims[axis])
         return lambda place: (*place[:axis], place[axis] // block, *place[axis + 1 :])
     if not dims:
         return lambda _: ()
@@ -179,11 +181,17 @@ def _repeat(node: Node, builder: Any, tensor: Any, size: Any, blocks: Any) -> An
     axis, block = _axis(node), _block(node)
     made = builder.emit(relax.op.repeat(tensor, block, axis))
     if not node.arithmetic.equal(size, blocks * block):
-        number, several = as_int(size), as_int(blocks)
-        if number is None or several is None or -(-number // block) != several:
-            raise node.refused(f"its axis {axis} has not as many blocks of {block} as scales")
+        number = _read_size(node, size, blocks)
         made = builder.emit(relax.op.strided_slice(made, [axis], [0], [number]))
     return made
+
+
+def _read_size(node: Node, size: Any, blocks: Any) -> int:
+    """The known size of the axis of the scales, of which each block has one."""
+    number, several, block = as_int(size), as_int(blocks), _block(node)
+    if number is None or several is None or -(-number // block) != several:
+        raise node.refused(f"its axis {_axis(node)} has not as many blocks of {block} as scales")
+    return number
 
 
 def _dynamic(node: Node, builder: Any) -> Any:

@@ -44,6 +44,11 @@ class Codes:
         return ((byte >> shift) & ((1 << self.bits) - 1)).astype(WIDE)
 
 
+def count_bits(dtype: str) -> int:
+    """Bits of a number of one of the types of `FIRST`."""
+    return int(dtype[-1])
+
+
 def pack(array: Any, dtype: str) -> Codes:
     """An array of at least one axis, packed.
 
@@ -51,7 +56,7 @@ def pack(array: Any, dtype: str) -> Codes:
         array: of numbers of a type of less than a byte, in any other.
         dtype: that type, one of `FIRST`.
     """
-    bits = int(dtype[-1])
+    bits = count_bits(dtype)
     codes = (array.astype("int32") - FIRST[dtype]).astype("uint8")
     each = 8 // bits
     spare = [(0, 0)] * (codes.ndim - 1) + [(0, -codes.shape[-1] % each)]
