@@ -28,7 +28,7 @@ from spaces.templates.attention.groups import ALONE, find_group
 from spaces.templates.attention.knobs import AttentionTile, Heads, tile_of
 from spaces.templates.attention.read import read_attention
 from spaces.templates.attention.write import write_program
-from spaces.templates.base import every, setting
+from spaces.templates.base import every
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
@@ -40,6 +40,7 @@ from tests.spaces.templates.attention.attentions import (
     Sizes,
     task_for,
 )
+from tests.spaces.templates.open_programs import all_values, list_feasible
 from tests.spaces.templates.tensor_cores.test_hopper_template import (
     compile_setting,
     disassemble,
@@ -89,14 +90,12 @@ def test_a_program_that_only_looks_like_attention_has_it_not() -> None:
 @pytest.mark.parametrize("target", [AMPERE, HOPPER])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(target: str) -> None:
     space = space_of("causal", PROGRAMS["causal"][1][0], target)
-    columns = every(space.template)
-    feasible = np.isfinite(space.template.costs_s(columns))
-    for knob, values in space.template.choices.items():
-        assert {*columns[knob][feasible].tolist()} == {*values}
+    used, settings = list_feasible(space.template, step=20)
+    assert used == all_values(space.template)
     gpu, heads = gpu_of(target), Heads(4, 70, 70, 32, 32, 0.5, 2)
     tile_of = (hopper_knobs if target == HOPPER else knobs).tile_of
-    for row in np.flatnonzero(feasible)[::20]:
-        tile = tile_of(setting(columns, int(row)))
+    for own in settings:
+        tile = tile_of(own)
         assert tile.block_bytes(heads) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(heads) <= gpu.registers
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from spaces.design_space.knob_space import KnobSpace
-from spaces.lowering.extract_tasks import task_of
 from spaces.templates.few_rows.family import NAME
-from spaces.templates.registry import template_named
+from tests.spaces.templates.open_programs import (
+    Program,
+    Size,
+    extent,
+    space_named,
+    task_of_program,
+)
 from tuner.task import Instance, Task
 
 _F32 = "float32"
-Size = int | str
-"""Of a dimension; the name of an open one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program, and the sizes of its open dimensions that it is run on.
-
-    Attributes:
-        instances: the first is not tuned for, and has a size of zero, where dimensions are open.
-    """
-
-    write: Callable[[], Any]
-    instances: tuple[Instance, ...] = ((),)
 
 
 def matmul(
@@ -36,7 +26,7 @@ def matmul(
     """A or its transpose by B or its transpose, summed in float32."""
     from tvm import te
 
-    m, n, k = map(_size, (m, n, k))
+    m, n, k = map(extent, (m, n, k))
     a = te.placeholder((k, m) if tn else (m, k), kind, name="a")
     b = te.placeholder((n, k) if nt else (k, n), kind, name="b")
     r = te.reduce_axis((0, k), "r")
@@ -55,7 +45,7 @@ def layer(m: Size, n: int, k: int) -> Any:
     """Summed in float16, as Relax has it where nothing is said; with a bias and ReLU."""
     from tvm import te, tirx
 
-    kind, rows = "float16", _size(m)
+    kind, rows = "float16", extent(m)
     x = te.placeholder((rows, k), kind, name="x")
     w = te.placeholder((n, k), kind, name="w")
     bias = te.placeholder((n,), kind, name="bias")
@@ -91,7 +81,7 @@ def heads(batch: int, m: int, n: Size, k: int, *, nt: bool, kind: str) -> Any:
     """Queries by keys, or scores by values, of heads that lie inside of tokens."""
     from tvm import te
 
-    many, number = _size(n), 3
+    many, number = extent(n), 3
     q = te.placeholder((batch, m, number, k), kind, name="q")
     shape = (batch, many, number, k) if nt else (batch, k, number, many)
     y = te.placeholder(shape, kind, name="y")
@@ -138,19 +128,9 @@ PROGRAMS: Mapping[str, Program] = {
 
 def task_for(name: str, target: str) -> Task:
     """The task of a program."""
-    program = PROGRAMS[name]
-    task = task_of(program.write(), target, name="few")
-    return replace(task, shapes=tuple((known, 1.0) for known in program.instances[1:]))
+    return task_of_program(PROGRAMS[name], target, "few")
 
 
 def space_for(task: Task) -> KnobSpace:
     """The space of a task's template for few rows."""
-    template = template_named(task, NAME)
-    assert template is not None
-    return KnobSpace(task, template)
-
-
-def _size(size: Size) -> Any:
-    from tvm import te, tirx
-
-    return te.var(size, "int64") if isinstance(size, str) else tirx.const(size, "int64")
+    return space_named(task, NAME)

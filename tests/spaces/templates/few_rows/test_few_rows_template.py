@@ -16,7 +16,7 @@ from spaces.features.knob_features import TRAITS
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import STATIC_SHARED_BYTES, gpu_of, register_limit
 from spaces.targets.target import emulate_target
-from spaces.templates.base import Template, every, setting
+from spaces.templates.base import Template, every
 from spaces.templates.few_rows.family import NAME
 from spaces.templates.few_rows.knobs import FewTile, tile_of
 from spaces.templates.few_rows.roles import Roles
@@ -24,6 +24,7 @@ from spaces.templates.registry import templates_of
 from spaces.templates.thread_products.family import NAME as THREADS
 from tests.needed import needs_nvcc
 from tests.spaces.templates.few_rows.few_row_programs import PROGRAMS, matmul, space_for, task_for
+from tests.spaces.templates.open_programs import all_values, list_feasible
 from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
 from tuner.task import Task
@@ -85,13 +86,11 @@ def test_devices_without_copies_ahead_have_it_too() -> None:
 @pytest.mark.parametrize("name", ["sixteen rows", "one row NN float32", "TN", "open rows"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) -> None:
     space = space_for(task_for(name, AMPERE))
-    columns = every(space.template)
-    feasible = np.isfinite(space.template.costs_s(columns))
-    for knob, values in space.template.choices.items():
-        assert {*columns[knob][feasible].tolist()} == {*values}
+    used, settings = list_feasible(space.template, step=500)
+    assert used == all_values(space.template)
     gpu = gpu_of(AMPERE)
-    for row in np.flatnonzero(feasible)[::500]:
-        tile = tile_of(NT, setting(columns, int(row)))
+    for knobs in settings:
+        tile = tile_of(NT, knobs)
         assert 32 <= tile.threads <= 512
         assert tile.registers <= register_limit(gpu, tile.threads)
         assert tile.shared_bytes <= STATIC_SHARED_BYTES

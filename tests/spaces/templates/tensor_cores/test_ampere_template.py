@@ -6,17 +6,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.targets.gpu import gpu_of
-from spaces.templates.base import every, setting
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs
 from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
+from tests.spaces.templates.open_programs import all_values, list_feasible
 from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER, PROGRAMS, Sizes, task_for
 from tests.spaces.templates.tensor_cores.test_hopper_template import (
     LARGE,
@@ -39,13 +38,11 @@ def space_of(name: str, sizes: Sizes) -> KnobSpace:
 @pytest.mark.parametrize("name", ["NT", "TT", "open rows"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) -> None:
     space = space_of(name, PROGRAMS[name][1][0])
-    columns = every(space.template)
-    feasible = np.isfinite(space.template.costs_s(columns))
-    for knob, values in space.template.choices.items():
-        assert {*columns[knob][feasible].tolist()} == {*values}
+    used, settings = list_feasible(space.template, step=50)
+    assert used == all_values(space.template)
     gpu = gpu_of(AMPERE)
-    for row in np.flatnonzero(feasible)[::50]:
-        tile = ampere_knobs.tile_of(HALVES, setting(columns, int(row)))
+    for knobs in settings:
+        tile = ampere_knobs.tile_of(HALVES, knobs)
         assert tile.block_bytes(16) <= gpu.dynamic_shared_bytes
         assert tile.threads * tile.registers(gpu) <= gpu.registers
 

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
@@ -17,11 +16,12 @@ from spaces.design_space.task_space import TaskSpace
 from spaces.passes.cuda.pipeline import cuda_pipeline
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import emulate_target, parse_target
-from spaces.templates.base import Knobs, every, setting
+from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import hopper_knobs
 from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
+from tests.spaces.templates.open_programs import all_values, list_feasible
 from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, matmul, task_for
 from tuner.candidate import Draft, of_knobs
 from tuner.task import Task
@@ -110,13 +110,11 @@ def _task(program: Any) -> Task:
 @pytest.mark.parametrize("name", ["NT", "TT", "open rows"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) -> None:
     space = space_of(task_for(name, PROGRAMS[name][1][0]))
-    columns = every(space.template)
-    feasible = np.isfinite(space.template.costs_s(columns))
-    for knob, values in space.template.choices.items():
-        assert {*columns[knob][feasible].tolist()} == {*values}
+    used, settings = list_feasible(space.template, step=50)
+    assert used == all_values(space.template)
     gpu = gpu_of(HOPPER)
-    for row in np.flatnonzero(feasible)[::50]:
-        tile = hopper_knobs.tile_of(HALVES, setting(columns, int(row)))
+    for knobs in settings:
+        tile = hopper_knobs.tile_of(HALVES, knobs)
         assert tile.block_bytes(32) <= gpu.dynamic_shared_bytes
         assert tile.sums < gpu.registers // tile.threads
 

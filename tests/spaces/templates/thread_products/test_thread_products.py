@@ -18,7 +18,7 @@ from spaces.codegen.cuda.compile import compile_cuda
 from spaces.features.knob_features import TRAITS
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of, register_limit
-from spaces.templates.base import every, setting
+from spaces.templates.base import every
 from spaces.templates.registry import templates_of
 from spaces.templates.thread_products.family import NAME
 from spaces.templates.thread_products.knobs import tile_of
@@ -26,6 +26,7 @@ from spaces.templates.thread_products.places import Tile, place_lane
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.samples import AMPERE, OLD
 from tests.spaces.templates.few_rows.few_row_programs import matmul
+from tests.spaces.templates.open_programs import all_values, list_feasible
 from tests.spaces.templates.tensor_cores.products import HOPPER
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
 from tests.spaces.templates.thread_products.thread_product_programs import (
@@ -89,13 +90,11 @@ def test_other_types_and_sums_that_begin_with_a_bias_are_left_to_the_rules() -> 
 @pytest.mark.parametrize("name", ["NN", "NT", "odd TN", "open batch"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str, target: str) -> None:
     space = space_for(task_for(name, target))
-    columns = every(space.template)
-    feasible = np.isfinite(space.template.costs_s(columns))
-    for knob, values in space.template.choices.items():
-        assert {*columns[knob][feasible].tolist()} == {*values}
+    used, settings = list_feasible(space.template, step=50)
+    assert used == all_values(space.template)
     gpu = gpu_of(target)
-    for row in np.flatnonzero(feasible)[::50]:
-        tile = tile_of(setting(columns, int(row)))
+    for knobs in settings:
+        tile = tile_of(knobs)
         assert 64 <= tile.threads <= 512
         assert tile.sums < register_limit(gpu, tile.threads)
         assert tile.shared_bytes <= gpu.dynamic_shared_bytes

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from spaces.design_space.knob_space import KnobSpace
-from spaces.lowering.extract_tasks import task_of
-from spaces.templates.registry import template_named
 from spaces.templates.thread_products.family import NAME
 from tests.spaces.templates.few_rows.few_row_programs import heads, matmul, tokens
+from tests.spaces.templates.open_programs import (
+    Program,
+    Size,
+    extent,
+    space_named,
+    task_of_program,
+)
 from tuner.task import Instance, Task
 
 _F32 = "float32"
-Size = int | str
-"""Of a dimension; the name of an open one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program, and the sizes of its open dimensions that it is run on.
-
-    Attributes:
-        instances: the first is not tuned for, where dimensions are open.
-    """
-
-    write: Callable[[], Any]
-    instances: tuple[Instance, ...] = ((),)
 
 
 def layer(m: Size, n: Size, k: Size, *, to: str = _F32) -> Any:
     """With a bias and ReLU; rounded where another type is asked for."""
     from tvm import te, tirx
 
-    m, n, k = map(_size, (m, n, k))
+    m, n, k = map(extent, (m, n, k))
     x = te.placeholder((m, k), _F32, name="x")
     w = te.placeholder((k, n), _F32, name="w")
     bias = te.placeholder((n,), _F32, name="bias")
@@ -51,7 +41,7 @@ def turned(m: Size, n: Size, k: Size) -> Any:
     """Rows lie next to one another in the result."""
     from tvm import te
 
-    m, n, k = map(_size, (m, n, k))
+    m, n, k = map(extent, (m, n, k))
     x = te.placeholder((m, k), _F32, name="x")
     w = te.placeholder((n, k), _F32, name="w")
     r = te.reduce_axis((0, k), "r")
@@ -63,7 +53,7 @@ def batched(b: Size, m: Size, n: Size, k: Size, *, nt: bool) -> Any:
     """Matrices of their own."""
     from tvm import te
 
-    b, m, n, k = map(_size, (b, m, n, k))
+    b, m, n, k = map(extent, (b, m, n, k))
     x = te.placeholder((b, m, k), _F32, name="x")
     y = te.placeholder((b, n, k) if nt else (b, k, n), _F32, name="y")
     r = te.reduce_axis((0, k), "r")
@@ -122,19 +112,9 @@ PROGRAMS: Mapping[str, Program] = {
 
 def task_for(name: str, target: str) -> Task:
     """The task of a program."""
-    program = PROGRAMS[name]
-    task = task_of(program.write(), target, name="product")
-    return replace(task, shapes=tuple((known, 1.0) for known in program.instances[1:]))
+    return task_of_program(PROGRAMS[name], target, "product")
 
 
 def space_for(task: Task) -> KnobSpace:
     """The space of a task's template for products that threads multiply."""
-    template = template_named(task, NAME)
-    assert template is not None
-    return KnobSpace(task, template)
-
-
-def _size(size: Size) -> Any:
-    from tvm import te, tirx
-
-    return te.var(size, "int64") if isinstance(size, str) else tirx.const(size, "int64")
+    return space_named(task, NAME)
