@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -18,7 +18,7 @@ from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.concats import put_off_concats
-from spaces.lowering.constants import give_packed, hold_packed, mark_constants
+from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
@@ -35,6 +35,7 @@ from spaces.lowering.relax_passes import (
 )
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
+from spaces.lowering.weights.unpacking import unpack_in_products
 from spaces.targets.backends import backend_of, load
 from spaces.targets.target import resolve_target
 from tuner.errors import UsageError
@@ -98,16 +99,17 @@ def lower(module: Any, target: Any) -> Any:
 def _lower(
     prepared: Any, gains: Gains | None, packed: Mapping[str, Any], *, packs_weights: bool
 ) -> Any:
+    joins = packed if packs_weights else ()
     try:
         moved = put_off_concats(prepared) if packs_weights else prepared
         if gains is not None:
             moved = _tidy(channels_last(moved, gains))
-        lowered = _programs(moved)
+        lowered = _programs(moved, joins)
     except Exception as error:  # TVM raises whatever its C++ side threw
         if gains is None:
             raise
         note(error, "layouts stay as they are", level=logging.WARNING)
-        lowered = _programs(prepared)
+        lowered = _programs(prepared, joins)
     lowered = _without_aliases(with_plain_shapes(give_packed(lowered, packed)))
     return mark_constants(lowered) if packs_weights else lowered
 
@@ -162,8 +164,12 @@ def _tidy(module: Any) -> Any:
     return Sequential(passes)(module)
 
 
-def _programs(module: Any) -> Any:
-    """Turn operators into tensor programs and fuse these."""
+def _programs(module: Any, packed: Container[str]) -> Any:
+    """Turn operators into tensor programs and fuse these.
+
+    Args:
+        packed: parameters with packed weights, which products are to unpack themselves.
+    """
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 
@@ -180,7 +186,8 @@ def _programs(module: Any) -> Any:
         transform.DeadCodeElimination(),
         transform.CanonicalizeBindings(),
     ]
-    return Sequential(fused)(tell_by_shapes(Sequential(chosen)(module)))
+    grouped = unpack_in_products(Sequential(chosen)(module), packed)
+    return Sequential(fused)(tell_by_shapes(grouped))
 
 
 def _without_aliases(module: Any) -> Any:

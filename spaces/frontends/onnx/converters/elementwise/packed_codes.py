@@ -1,7 +1,7 @@
 """Numbers of 2, 4 and 8 bits, several of them in a byte, and programs that make floats of them.
 
 A byte holds the first of its numbers in its lowest bits. Constants stay packed in the module, see
-`spaces.lowering.constants`.
+`spaces.lowering.weights.constants`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.precision import WIDE
-from spaces.lowering.constants import UNPACKS
+from spaces.lowering.weights.constants import UNPACKS
 from spaces.lowering.relax_rewrite import constant
 
 FIRST = {"int4": -8, "int2": -2, "uint4": 0, "uint2": 0}
@@ -33,6 +33,8 @@ class Codes:
 
     def read(self, tensor: Any, place: Sequence[Any]) -> Any:
         """One of them in float32, within a tensor program whose operand is `tensor`."""
+        from tvm import tirx
+
         *front, last = place
         if tensor.dtype != "uint8":
             return tensor[(*front, last)].astype(WIDE)
@@ -40,8 +42,11 @@ class Codes:
         byte = tensor[(*front, last // each)].astype("int32")
         if each == 1:
             return byte.astype(WIDE)
-        shift = (last % each * self.bits).astype("int32")
-        return ((byte >> shift) & ((1 << self.bits) - 1)).astype(WIDE)
+        code = byte >> (8 - self.bits)
+        for place in reversed(range(each - 1)):  # no shift by a place: it would have 64 bits
+            here = (byte >> (place * self.bits)) & ((1 << self.bits) - 1)
+            code = tirx.Select(last % each == place, here, code)
+        return code.astype(WIDE)
 
 
 def count_bits(dtype: str) -> int:

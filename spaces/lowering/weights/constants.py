@@ -68,7 +68,7 @@ def _redirect(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) ->
 
 def hold_packed(module: Any) -> tuple[Any, Mapping[str, Any]]:
     """A module that is given its packed weights as last parameters, and what these hold by name."""
-    if not any(_unpacks(module, call) for call in tir_calls(module)):
+    if not any(unpacks(module, call) for call in tir_calls(module)):
         return module, {}
     from tvm import relax
     from tvm.ir import IRModule
@@ -85,7 +85,7 @@ def hold_packed(module: Any) -> tuple[Any, Mapping[str, Any]]:
         return variables[operand]
 
     def change(call: Any) -> Any:
-        if not _unpacks(module, call):
+        if not unpacks(module, call):
             return call
         operands = relax.Tuple([hold(operand) for operand in call.args[1].fields])
         return relax.Call(call.op, [call.args[0], operands, *call.args[2:]], call.attrs,
@@ -112,5 +112,8 @@ def give_packed(module: Any, held: Mapping[str, Any]) -> Any:
     return BindParams(_GRAPH, dict(held))(module)
 
 
-def _unpacks(module: Any, call: Any) -> bool:
+def unpacks(module: Any, call: Any) -> bool:
+    """Whether a call is one of a tensor program that makes floats of packed numbers."""
+    if not tvm_compat.is_call_tir(call):
+        return False
     return tvm_compat.attribute(module[call.args[0]], UNPACKS) is not None

@@ -1,0 +1,207 @@
+"""Programs that make floats of packed weights, moved into the products that read these.
+
+TVM's FuseOps fuses what follows a product and nothing that precedes one. Apart, a program of its
+own would write all of a weight as floats, each time, for a product that reads them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import builder_without, replace_vars, straight_bindings
+from spaces.lowering.weights.constants import unpacks
+
+_GRAPH = "main"
+_PRODUCT = 4
+"""TVM's number for a program that sums products, to which what follows may be fused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A call of a graph, as the calls to tensor programs that it stands for.
+
+    Attributes:
+        params: of a function that makes these calls, one for each operand.
+        bindings: its calls, in order.
+        result: the variable that it returns.
+    """
+
+    params: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    bindings: tuple[Any, ...]
+    result: Any
+
+
+def unpack_in_products(module: Any, packed: Container[str]) -> Any:
+    """A module between FuseOps and FuseTIR in which products unpack their weights themselves.
+
+    Args:
+        packed: names of the parameters that hold packed weights.
+    """
+    graph = module[_GRAPH]
+    bindings = straight_bindings(graph)
+    if bindings is None or not packed:
+        return module
+    programs = {b.var: found for b in bindings if (found := _read(module, b)) is not None}
+    made = {
+        var: program
+        for var, program in programs.items()
+        if any(unpacks(module, b.value) for b in program.bindings)
+        and all(_is_packed(operand, packed) for operand in program.operands)
+    }
+    return _write(module, graph, bindings, programs, made) if made else module
+
+
+def _is_packed(operand: Any, packed: Container[str]) -> bool:
+    from tvm import relax
+
+    if tvm_compat.is_constant(operand):
+        return True
+    return isinstance(operand, relax.Var) and str(operand.name) in packed
+
+
+def _read(module: Any, binding: Any) -> _Program | None:
+    """What a binding computes, as calls of tensor programs; None where it is anything else."""
+    from tvm import relax
+
+    call = binding.value
+    if tvm_compat.is_call_tir(call):
+        if len(call.args) != 2:
+            return None  # it is told numbers
+        operands = tuple(call.args[1].fields)
+        params = tuple(relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(operands))
+        inner = relax.Call(
+            call.op, [call.args[0], relax.Tuple([*params])], call.attrs, call.ty_args
+        )
+        result = relax.DataflowVar("result", binding.var.ty)
+        return _Program(params, operands, (relax.VarBinding(result, inner),), result)
+    function = _callee(module, call)
+    inside = None if function is None else straight_bindings(function)
+    if function is None or inside is None or not isinstance(function.body.body, relax.Var):
+        return None
+    if not all(tvm_compat.is_call_tir(b.value) for b in inside[: len(inside)] if not _is_name(b)):
+        return None
+    return _Program(tuple(function.params), tuple(call.args), tuple(inside), function.body.body)
+
+
+def _is_name(binding: Any) -> bool:
+    """Whether a binding only gives another name to a variable, as those of results are."""
+    from tvm import relax
+
+    return isinstance(binding.value, relax.Var)
+
+
+def _callee(module: Any, call: Any) -> Any:
+    from tvm.ir import GlobalVar
+    from tvm.relax import Call
+
+    if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        return None
+    function = module[call.op]
+    return function if tvm_compat.is_relax_function(function) else None
+
+
+def _multiplies(module: Any, program: _Program, operand: Any) -> bool:
+    """Whether a program has one product, which itself reads an operand, and nothing else does."""
+    param = program.params[[*program.operands].index(operand)]
+    readers = [b.value for b in program.bindings if _reads(b.value, param)]
+    return len(readers) == 1 and _is_product(module, readers[0])
+
+
+def _reads(call: Any, variable: Any) -> bool:
+    return tvm_compat.is_call_tir(call) and any(f.same_as(variable) for f in call.args[1].fields)
+
+
+def _is_product(module: Any, call: Any) -> bool:
+    kind = tvm_compat.attribute(module[call.args[0]], "op_pattern")
+    return kind is not None and int(kind) == _PRODUCT
+
+
+def _write(
+    module: Any,
+    graph: Any,
+    bindings: Sequence[Any],
+    programs: dict[Any, _Program],
+    made: dict[Any, _Program],
+) -> Any:
+    builder = builder_without(module, {_GRAPH})
+    joined: dict[Any, tuple[Any, list[Any]]] = {}
+    for binding in bindings:
+        program = programs.get(binding.var)
+        if program is None or binding.var in made:
+            continue
+        inner = [o for o in program.operands if o in made and _multiplies(module, program, o)]
+        if inner:
+            function, operands = _join(program, {o: made[o] for o in inner})
+            name = _name(binding.value)
+            joined[binding.var] = builder.add_func(function, f"{name}_of_packed"), operands
+    return _graph(builder, graph, bindings, joined)
+
+
+def _name(call: Any) -> str:
+    callee = call.args[0] if tvm_compat.is_call_tir(call) else call.op
+    return str(callee.name_hint)
+
+
+def _join(program: _Program, made: dict[Any, _Program]) -> tuple[Any, list[Any]]:
+    """A function that does what a program does and before it what makes some of its operands; and
+    the operands of this function."""
+    from tvm import relax
+
+    params: list[Any] = []
+    operands: list[Any] = []
+    by: dict[Any, Any] = {}
+    for param, operand in zip(program.params, program.operands, strict=True):
+        if operand not in made:
+            params.append(by.setdefault(param, relax.Var(f"p{len(params)}", operand.ty)))
+            operands.append(operand)
+    before: list[tuple[_Program, dict[Any, Any], Any]] = []
+    for param, operand in zip(program.params, program.operands, strict=True):
+        if operand in made:
+            inner: dict[Any, Any] = {}
+            for mine, its in zip(made[operand].params, made[operand].operands, strict=True):
+                params.append(inner.setdefault(mine, relax.Var(f"p{len(params)}", its.ty)))
+                operands.append(its)
+            before.append((made[operand], inner, param))
+    builder = relax.BlockBuilder()
+    with builder.function(_GRAPH, params):
+        with builder.dataflow():
+            for unpacking, inner, param in before:
+                by[param] = _emit(builder, unpacking, inner)
+            result = builder.emit_output(_emit(builder, program, by))
+        builder.emit_func_output(result)
+    return builder.get()[_GRAPH].with_attr("Primitive", 1), operands
+
+
+def _emit(builder: Any, program: _Program, by: dict[Any, Any]) -> Any:
+    """Emit what a program computes, its variables replaced; give its result."""
+    for binding in program.bindings:
+        by[binding.var] = builder.emit(replace_vars(binding.value, by))
+    return by[program.result]
+
+
+def _graph(
+    builder: Any,
+    graph: Any,
+    bindings: Sequence[Any],
+    joined: dict[Any, tuple[Any, list[Any]]],
+) -> Any:
+    from tvm import relax
+
+    by: dict[Any, Any] = {}
+    with builder.function(_GRAPH, [*graph.params]):
+        with builder.dataflow():
+            for binding in bindings:
+                value = binding.value
+                if binding.var in joined:
+                    function, operands = joined[binding.var]
+                    value = relax.Call(function, operands)
+                by[binding.var] = builder.emit(replace_vars(value, by))
+            result = builder.emit_output(replace_vars(graph.body.body, by))
+        builder.emit_func_output(result)
+    module = builder.get()
+    module[_GRAPH] = tvm_compat.with_attrs_of_graph(module[_GRAPH], graph)
+    return module
