@@ -18,7 +18,6 @@ from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.concats import put_off_concats
-from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
 from spaces.lowering.idle_taps import without_idle_taps
@@ -35,6 +34,7 @@ from spaces.lowering.relax_passes import (
 )
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
+from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.weights.unpacking import unpack_in_products
 from spaces.targets.backends import backend_of, load
 from spaces.targets.target import resolve_target

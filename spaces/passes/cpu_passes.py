@@ -15,13 +15,14 @@ from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
+from spaces.passes.padded_weights import without_padding_tests
 from spaces.passes.prefetch import with_prefetches
 from spaces.passes.tile_accumulators import with_tile_sums
 from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 2
+VERSION = 3
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -38,6 +39,7 @@ def without_aliases(function: Any) -> Any:
 
 CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     without_aliases,
+    without_padding_tests,
     for_positive_sizes,
     with_prefetches,
     with_tile_sums,

@@ -1,1 +1,1 @@
-"""The weights of a graph: constants of its programs, packed numbers and where they become floats."""
+"""The weights of a graph: which operands are constants, and where packed ones become floats."""

@@ -6,7 +6,7 @@ own would write all of a weight as floats, each time, for a product that reads t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def _read(module: Any, binding: Any) -> _Program | None:
     inside = None if function is None else straight_bindings(function)
     if function is None or inside is None or not isinstance(function.body.body, relax.Var):
         return None
-    if not all(tvm_compat.is_call_tir(b.value) for b in inside[: len(inside)] if not _is_name(b)):
+    if not all(tvm_compat.is_call_tir(b.value) or _is_name(b) for b in inside):
         return None
     return _Program(tuple(function.params), tuple(call.args), tuple(inside), function.body.body)
 
@@ -147,33 +147,33 @@ def _name(call: Any) -> str:
 
 
 def _join(program: _Program, made: dict[Any, _Program]) -> tuple[Any, list[Any]]:
-    """A function that does what a program does and before it what makes some of its operands; and
+    """A function that makes some operands of a program itself and does what the program does; and
     the operands of this function."""
     from tvm import relax
 
-    params: list[Any] = []
-    operands: list[Any] = []
+    given: dict[Any, Any] = {}
     by: dict[Any, Any] = {}
-    for param, operand in zip(program.params, program.operands, strict=True):
-        if operand not in made:
-            params.append(by.setdefault(param, relax.Var(f"p{len(params)}", operand.ty)))
-            operands.append(operand)
-    before: list[tuple[_Program, dict[Any, Any], Any]] = []
-    for param, operand in zip(program.params, program.operands, strict=True):
-        if operand in made:
-            inner: dict[Any, Any] = {}
-            for mine, its in zip(made[operand].params, made[operand].operands, strict=True):
-                params.append(inner.setdefault(mine, relax.Var(f"p{len(params)}", its.ty)))
-                operands.append(its)
-            before.append((made[operand], inner, param))
+
+    def take(params: Sequence[Any], operands: Sequence[Any]) -> None:
+        for param, operand in zip(params, operands, strict=True):
+            by[param] = relax.Var(f"p{len(given)}", param.ty)
+            given[by[param]] = operand
+
+    pairs = list(zip(program.params, program.operands, strict=True))
+    kept = [pair for pair in pairs if pair[1] not in made]
+    take([param for param, _ in kept], [operand for _, operand in kept])
+    inside = [(param, made[operand]) for param, operand in pairs if operand in made]
+    for _, unpacking in inside:
+        take(unpacking.params, unpacking.operands)
     builder = relax.BlockBuilder()
-    with builder.function(_GRAPH, params):
+    with builder.function(_GRAPH, [*given]):
         with builder.dataflow():
-            for unpacking, inner, param in before:
-                by[param] = _emit(builder, unpacking, inner)
+            for param, unpacking in inside:
+                by[param] = _emit(builder, unpacking, by)
             result = builder.emit_output(_emit(builder, program, by))
         builder.emit_func_output(result)
-    return builder.get()[_GRAPH].with_attr("Primitive", 1), operands
+    function = builder.get()[_GRAPH].without_attr(tvm_compat.GLOBAL_SYMBOL)
+    return function.with_attr("Primitive", 1), [*given.values()]
 
 
 def _emit(builder: Any, program: _Program, by: dict[Any, Any]) -> Any:

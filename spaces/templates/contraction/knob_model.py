@@ -16,12 +16,15 @@ from spaces.templates.contraction.canonical import distinct_unrolls
 from spaces.templates.contraction.shape import Contraction
 
 _MOST_UNROLLED = 160
+_UNROLLS, _WHOLE_BYTES = (1, 2, 3, 4, 8, 9, 16), (2, 4, 8, 16)
 _SERIAL_FLOPS = 1e6
 _LATENCY = 4.0
 _BLANK = 0.25
 """The cost of packing a column of padding, relative to a real column."""
 _SPILLED = 0.28
 """Cycles to write a byte of a stage beyond the size of a core's L2 cache, and to read it back."""
+_UNPACK = 4.0
+"""Cycles to make a vector of numbers of packed ones, in terms of vector multiply-adds."""
 _POINTERS, _RELOADED = 8, 0.15
 """Clamped rows whose addresses stay in registers; cycles of a step for each row beyond these."""
 
@@ -43,16 +46,16 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         k.ROWS: tuple(rows) if c.rows else (1,),
         k.VECTORS: k.VECTOR_COUNTS,
         k.LANES: lanes,
-        k.UNROLL: distinct_unrolls(c, (1, 2, 3, 4, 8, 9, 16)),
+        k.UNROLL: distinct_unrolls(c, _unrolls(c)),
         k.ROW_BLOCK: k.BLOCKS if c.rows else (1,),
         k.COLUMN_BLOCK: k.BLOCKS,
         k.OUTER_BLOCK: k.outer_blocks(c),
         k.COLUMNS_FIRST: (0, 1),
         k.PACK_ROWS: (0, 1) if packs_rows else (0,),
-        k.PACK_COLUMNS: (0,) * (c.columns_follow or not c.columns_pack) + (1,) * c.columns_pack,
+        k.PACK_COLUMNS: _ways_of_columns(c),
         k.STAGE_INSIDE: (0, 1) if c.stages_inside else (0,),
         **({k.PARALLEL: (1, 0)} if c.symbolic or _is_small(c) else {}),
-        **({k.PACK_INSIDE: (0, 1)} if c.symbolic and _packs_anew(c) else {}),
+        **_ways_to_pack(c),
         **({k.PARTITION: _ways_of_rows(c)} if c.ragged_rows or _is_odd(c, rows) else {}),
     }
 
@@ -70,6 +73,23 @@ def _is_odd(c: Contraction, rows: list[int]) -> bool:
 
 def _ways_of_rows(c: Contraction) -> tuple[int, ...]:
     return (k.PAD, k.SPLIT, k.CLAMP) if c.plain else (k.SPLIT,)
+
+
+def _unrolls(c: Contraction) -> tuple[int, ...]:
+    if c.packed_bits is None:
+        return _UNROLLS
+    return tuple(n for n in _WHOLE_BYTES if c.depth % n == 0) or (1,)
+
+
+def _ways_of_columns(c: Contraction) -> tuple[int, ...]:
+    reads = c.packed_bits is None and (c.columns_follow or not c.columns_pack)
+    return (0,) * reads + (1,) * c.columns_pack
+
+
+def _ways_to_pack(c: Contraction) -> dict[str, tuple[int, ...]]:
+    if c.packed_bits is not None:
+        return {k.PACK_INSIDE: (k.IN_STEP, k.IN_CHUNK)}
+    return {k.PACK_INSIDE: (k.AT_ROOT, k.IN_CHUNK)} if c.symbolic and _packs_anew(c) else {}
 
 
 def _packs_anew(c: Contraction) -> bool:
@@ -119,7 +139,9 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     parts = []
     for operand, packed, panel, extent, padded in ways:
         grown = c.plain and (padded, depth) != (extent, c.depth)
-        if c.operands[operand].constant and (packed or grown or c.operands[operand].staged):
+        if c.operands[operand].packed_bits is not None or (
+            c.operands[operand].constant and (packed or grown or c.operands[operand].staged)
+        ):
             parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
     return " ".join(parts)
 
@@ -187,6 +209,9 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
         good &= ~by_tvm | whole
     if not c.plain:
         good &= t.padded_columns == c.column_extent
+    if c.packed_bits is not None:  # weights are padded ahead to whole panels, and no further
+        good &= t.padded_columns - c.column_extent < columns[k.VECTORS] * columns[k.LANES]
+        good &= t.padded_depth == c.depth
     good &= t.padded_rows * t.padded_columns <= _least_padded(c, cpu) * k.MOST_WASTE
     good &= k.proper_blocks(c, columns)
     if not _is_small(c):
@@ -249,8 +274,11 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
     clamps = np.where(k.clamps(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
     loads = loads + clamps  # more rows than a core has registers for their addresses
-    step = np.maximum(np.maximum(multiplies, loads), _LATENCY)  # a sum waits for the one before
-    panel = vectors * lanes * t.padded_depth * item
+    unpacks = np.asarray(k.packs_inside(columns)) == k.IN_STEP
+    work = multiplies + np.where(unpacks, _UNPACK * vectors * share, 0.0)
+    step = np.maximum(np.maximum(work, loads), _LATENCY)  # a sum waits for the one before
+    packed = item if c.packed_bits is None else np.where(unpacks, c.packed_bits / 8, item)
+    panel = vectors * lanes * t.padded_depth * packed
     strip = rows * t.padded_depth * item
     waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
@@ -321,9 +349,11 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     grown = (height != c.row_extent) & (k.leaves_ragged(columns) == 0)
     padded = grown | (t.padded_depth != c.depth)
     # A stage within each chunk that reads a piece: no thread waits, but these chunks repeat it.
-    in_chunk = np.asarray(k.packs_inside(columns)) == 1
-    again = 0.25 * width * area * -(-t.row_tiles // t.row_block)
-    cycles = np.where(packs_columns, np.where(in_chunk, again, apart(0.25, width * area)), 0.0)
+    where = np.asarray(k.packs_inside(columns))
+    pace = 0.25 if c.packed_bits is None else 0.25 + _UNPACK * 32 / c.out_bits / cpu.lanes(32)
+    again = pace * width * area * -(-t.row_tiles // t.row_block)
+    before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
+    cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
     copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic

@@ -236,15 +236,17 @@ def read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Ope
         values: as for `describe`.
     """
     constants = _constants(match.function)
-    schedule, loads = match.schedule, factors(match.main) or []
+    loads = factors(match.main) or []
+    stages = [before and match.schedule.get(before) for before in match.stages.before]
     first, second = (
         Operand(
             shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
             bits=tvm_compat.element_bits(load.source.dtype),
-            constant=_is_constant(load, before and schedule.get(before), constants),
+            constant=_is_constant(load, before, constants),
             staged=before is not None,
+            packed_bits=before and _count_packed_bits(before, constants),
         )
-        for load, before in zip(loads, match.stages.before, strict=True)
+        for load, before in zip(loads, stages, strict=True)
     )
     return first, second
 
@@ -376,3 +378,32 @@ def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
     """Whether an operand is a constant, or computed from one alone."""
     sources = [load.source] if stage is None else [region.source for region in stage.reads]
     return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)
+
+
+def _count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
+    """Bits that a stage reads for each number that it makes of several constants; None where it
+    makes it of anything else, or reads so that no panels can be packed."""
+    sources = [region.source for region in stage.reads]
+    if len(sources) < 2 or not all(rewrite.is_among(s, constants) for s in sources):
+        return None
+    if all(find_panel_dims(stage, dim) is None for dim in range(len(stage.body.indices))):
+        return None
+    sizes = [tvm_compat.param_shape(source) or [] for source in (stage.writes[0].source, *sources)]
+    if not all(isinstance(size, int) and size for shape in sizes for size in shape):
+        return None
+    elements, *counts = (prod(int(size) for size in shape) for shape in sizes)
+    bits = [tvm_compat.element_bits(source.dtype) for source in sources]
+    return sum(count * each for count, each in zip(counts, bits, strict=True)) / elements
+
+
+def find_panel_dims(stage: Any, dim: int) -> list[int] | None:
+    """For each tensor that a stage reads, the dimension along which it reads what it writes along
+    one dimension; None where there is not one such in each."""
+    index = stage.body.indices[dim]
+    found: list[int] = []
+    for region in stage.reads:
+        places = [d for d, part in enumerate(region.region) if part.min.same_as(index)]
+        if len(places) != 1:
+            return None
+        found += places
+    return found

@@ -30,8 +30,10 @@ a copy (`PAD`), a remainder after the full tiles with code of its own (`SPLIT`),
 its row index (`CLAMP`)."""
 PAD, SPLIT, CLAMP = 0, 1, 2
 PACK_INSIDE = "pack_inside"
-"""Whether each chunk packs the columns it uses, instead of all being packed before; a knob where
-they are packed each time the program runs."""
+"""Where columns are packed that are packed each time the program runs: all of them before
+(`AT_ROOT`), those of a chunk in it (`IN_CHUNK`), or, of packed weights, those of a step of the sum
+in registers (`IN_STEP`)."""
+AT_ROOT, IN_CHUNK, IN_STEP = 0, 1, 2
 ALL = 0
 """The value of a block that is the whole extent."""
 
@@ -112,9 +114,8 @@ def clamps(knobs: Mapping[str, Any]) -> Any:
 
 
 def packs_inside(knobs: Mapping[str, Any]) -> Any:
-    """Whether settings pack columns piece by piece, within each chunk; those without the knob pack
-    all of them before."""
-    return knobs.get(PACK_INSIDE, 0)
+    """Where settings pack columns, see `PACK_INSIDE`; those without the knob pack all before."""
+    return knobs.get(PACK_INSIDE, AT_ROOT)
 
 
 def compute_tiling(c: Contraction, knobs: Mapping[str, Any], *, padded_depth: Any) -> Tiling:

@@ -8,6 +8,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
+from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
@@ -19,7 +20,7 @@ from spaces.templates.contraction.knob_model import (
     is_padded,
     tiling,
 )
-from spaces.templates.contraction.match import Stages, tidy_stages
+from spaces.templates.contraction.match import Stages, find_panel_dims, tidy_stages
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
@@ -45,7 +46,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
     loops = _split_loops(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
     schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
     chunk = _chunk(schedule, c, knobs, loops)
-    reduction = _tile(schedule, c, knobs, loops)
+    reduction, step = _tile(schedule, c, knobs, loops)
     write_back(schedule, c, knobs, last)
     for operand, block in enumerate(packed):
         if block is None:
@@ -56,8 +57,15 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
             _vectorize_copy(schedule, block, knobs[k.LANES])
         elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
             dims = len(schedule.get_loops(block))
-            schedule.compute_at(block, chunk, preserve_unit_loops=True)
-            _pack_panels(schedule, c, knobs, operand, schedule.get_loops(block)[-dims:])
+            in_step = k.packs_inside(knobs) == k.IN_STEP
+            schedule.compute_at(block, step if in_step else chunk, preserve_unit_loops=True)
+            inside = schedule.get_loops(block)[-dims:]
+            _pack_panels(schedule, c, knobs, operand, inside)
+            if in_step:
+                schedule.set_scope(block, 0, "local")
+            if c.packed_bits is not None:  # numbers of a byte are made together
+                steps = inside[_reduction_order(c, operand)[-1]]
+                schedule.unroll(schedule.split(steps, [None, knobs[k.UNROLL]])[1])
         else:
             _stage_at_root(schedule, c, knobs, operand, block)
     schedule.decompose_reduction(stages.main, reduction)
@@ -122,6 +130,8 @@ def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[A
             dim = c.axes[axis].dims[operand]
             if dim is None:
                 raise Unsuitable("an operand cannot be packed along this axis")
+            if c.operands[operand].packed_bits is not None:
+                _pack_sources(schedule, blocks[operand], dim, width)
             schedule.transform_layout(
                 stages.main,
                 ("read", operand),
@@ -131,6 +141,35 @@ def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[A
         if constant:
             blocks[operand] = None
     return blocks
+
+
+def _pack_sources(schedule: Any, stage: Any, dim: int, width: int) -> None:
+    """Pack ahead what a stage makes its numbers of, in panels as those of the stage.
+
+    Args:
+        dim: dimension of what the stage writes along which panels have `width` numbers.
+
+    Raises:
+        Unsuitable: a source has no such dimension.
+    """
+    block = schedule.get(stage)
+    places = find_panel_dims(block, dim)
+    if places is None:
+        raise Unsuitable("packed weights cannot be packed along this axis")
+    for number, (place, region) in enumerate(zip(places, block.reads, strict=True)):
+        copy = schedule.cache_read(stage, number, "global")
+        schedule.annotate(copy, tvm_compat.PREPROC, 1)
+        others = [d for d in range(len(region.region)) if d != place]
+        panels, zero = _panels(place, width, others), _zero_of(region.source)
+        schedule.transform_layout(stage, ("read", number), panels, pad_value=zero)
+    schedule.annotate(stage, PADDED_AHEAD, 1)
+
+
+def _zero_of(tensor: Any) -> Any:
+    """What gives a zero of a tensor's type for any place."""
+    from tvm import tirx
+
+    return lambda *_: tirx.const(0, str(tensor.dtype))
 
 
 def _reduction_order(c: Contraction, operand: int) -> list[int]:
@@ -272,8 +311,9 @@ def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     return chunk
 
 
-def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
-    """Schedule the inside of a register tile; return its outermost reduction loop."""
+def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> tuple[Any, Any]:
+    """Schedule the inside of a register tile; return its outermost reduction loop, and the one
+    whose steps are unrolled, or that around the tile."""
     slow, fast = _unroll(schedule, c, knobs, list(loops.reduction))
     *rows, columns = loops.inner
     vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
@@ -281,7 +321,7 @@ def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
     schedule.vectorize(lanes)
     for loop in (*fast, *rows, vectors):
         schedule.unroll(loop)
-    return (*loops.single, *slow, *fast)[0]
+    return (*loops.single, *slow, *fast)[0], (loops.tile, *loops.single, *slow)[-1]
 
 
 def _unroll(

@@ -56,12 +56,15 @@ class Operand:
         constant: whether it is a weight, or computed from one alone, so that it may be packed
             before the program runs.
         staged: whether a stage of the program (such as padding) writes it.
+        packed_bits: of a weight that a stage makes of several constants, such as codes and scales,
+            how many bits of these there are for an element; None of any other operand.
     """
 
     shape: tuple[int, ...]
     bits: int
     constant: bool
     staged: bool
+    packed_bits: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,11 @@ class Contraction:
     def columns_pack(self) -> bool:
         """Whether panels of the column operand can be packed."""
         return self.broadcasts and self.axes[self.column].dims[self.columns_of] is not None
+
+    @property
+    def packed_bits(self) -> float | None:
+        """Bits of an element of the column operand where it is a packed weight."""
+        return self.operands[self.columns_of].packed_bits
 
     @property
     def rows_pack(self) -> bool:

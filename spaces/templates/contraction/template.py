@@ -142,6 +142,7 @@ def contraction_templates(task: Task, match: Match | None) -> list[Template]:
         if contraction.out_bits in _FLOAT_BITS
         and all(o.bits == contraction.out_bits for o in contraction.operands)
         and (contraction.plain or contraction.exact_but_rows)
+        and contraction.operands[contraction.rows_of].packed_bits is None
     )
     return _promising([t for t in templates if all(t.choices.values())])
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.precision import WIDE
-from spaces.lowering.weights.constants import UNPACKS
 from spaces.lowering.relax_rewrite import constant
+from spaces.lowering.weights.constants import UNPACKS
 
 FIRST = {"int4": -8, "int2": -2, "uint4": 0, "uint2": 0}
 """Types of less than a byte, and the number that each has as code 0 here."""
@@ -43,9 +43,9 @@ class Codes:
         if each == 1:
             return byte.astype(WIDE)
         code = byte >> (8 - self.bits)
-        for place in reversed(range(each - 1)):  # no shift by a place: it would have 64 bits
-            here = (byte >> (place * self.bits)) & ((1 << self.bits) - 1)
-            code = tirx.Select(last % each == place, here, code)
+        for number in reversed(range(each - 1)):  # no shift by a place: it would have 64 bits
+            here = (byte >> (number * self.bits)) & ((1 << self.bits) - 1)
+            code = tirx.Select(last % each == number, here, code)
         return code.astype(WIDE)
 
 
