@@ -38,11 +38,11 @@ def parsed(text: str, **weights: Array) -> Any:
     return proto
 
 
-def lowered(proto: Any) -> Any:
+def lowered(proto: Any, target: str = TARGET) -> Any:
     """Its tensor programs, open dimensions kept open."""
     source = read_onnx_proto(proto, "small")
     domain = Domain(tuple((dim, (1, 2, 8)) for dim in source.declared.symbols))
-    return lower(source.imported(resolve(source.declared, (), domain), domain), TARGET)
+    return lower(source.imported(resolve(source.declared, (), domain), domain), target)
 
 
 def number_of_programs(module: Any) -> int:

@@ -20,84 +20,22 @@ from tests.spaces.frontends.onnx.beside_onnxruntime import (
     lowered,
     refusal,
 )
+from tests.spaces.frontends.onnx.packed_networks import (
+    COLUMNS,
+    DEPTH,
+    RNG,
+    drawn_bytes,
+    floats,
+    network,
+    product,
+    unpack,
+)
 
 pytestmark = pytest.mark.tvm
 
 long = pytest.mark.long
-RNG = np.random.default_rng(0)
-COLUMNS, DEPTH = 6, 80
-"""Of a product: the last block is not full."""
 NUMBERS = {"float32": 1e-5, "float16": 4e-3}
 """How far apart results may be by type of the rows."""
-
-
-def floats(*shape: int, dtype: Any = "float32") -> Array:
-    return RNG.standard_normal(shape).astype(dtype)
-
-
-def drawn_bytes(*shape: int) -> Array:
-    return RNG.integers(0, 256, shape).astype("uint8")
-
-
-def network(
-    operator: str, operands: Mapping[str, Array], given: Mapping[str, Any], **said: Any
-) -> Any:
-    """A call of one of onnxruntime's operators.
-
-    Args:
-        operands: all in order, "" before the first letter of one for each that is left out.
-        given: shapes of those that are fed in.
-    """
-    helper = onnx.helper
-    names = list(operands)
-    node = helper.make_node(
-        operator, [n if n[0] != "-" else "" for n in names], ["y"], "one", domain="com.microsoft",
-        **said,
-    )  # fmt: skip
-    types = {n: helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in operands.items()}
-    result = types["scales"]
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info(n, types[n], shape) for n, shape in given.items()],
-        [helper.make_tensor_value_info("y", result, None)],
-        [
-            onnx.numpy_helper.from_array(array, name)
-            for name, array in operands.items()
-            if name not in given and name[0] != "-"
-        ],
-    )
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def product(
-    bits: int, block: int, zeros: str = "", dtype: str = "float32", **said: Any
-) -> tuple[Any, dict[str, Array]]:
-    """A product, and its operands.
-
-    Args:
-        zeros: how zero points are given: not at all, packed in bytes, or as floats.
-    """
-    blocks = -(-DEPTH // block)
-    none = np.zeros(0, "float32")
-    points = {
-        "": ("-zeros", none),
-        "packed": ("zeros", drawn_bytes(COLUMNS, -(-blocks * bits // 8))),
-        "floats": ("zeros", (8 * RNG.random((COLUMNS, blocks))).astype(dtype)),
-    }
-    operands = {
-        "x": floats(1, DEPTH, dtype=dtype),
-        "w": drawn_bytes(COLUMNS, blocks, block * bits // 8),
-        "scales": (RNG.random((COLUMNS, blocks)) / 2**bits).astype(dtype),
-        points[zeros][0]: points[zeros][1],
-    }
-    if said.pop("groups", False):
-        operands["groups"] = (np.arange(DEPTH)[::-1] // block).astype("int32")
-    if said.pop("bias", False):
-        operands |= {"-groups": none, "bias": floats(COLUMNS, dtype=dtype)}
-    sizes = {"K": DEPTH, "N": COLUMNS, "bits": bits, "block_size": block}
-    return network("MatMulNBits", operands, {"x": ["m", DEPTH]}, **sizes, **said), operands
 
 
 @pytest.mark.parametrize(
@@ -129,15 +67,11 @@ def test_products_of_many_axes_and_of_types_that_onnxruntime_has_no_product_for(
     proto, operands = product(4, 32, "packed", numbers, bias=True)
     dims = proto.graph.input[0].type.tensor_type.shape.dim
     dims.insert(0, type(dims[0])(dim_param="b"))
-    packed, points = operands["w"].reshape(COLUMNS, -1), operands["zeros"]
-    codes, zeros = (np.stack([a & 15, a >> 4], -1).reshape(COLUMNS, -1) for a in (packed, points))
-    scales = operands["scales"].astype("float32").repeat(32, 1)[:, :DEPTH]
-    zeros = zeros.astype("float32").repeat(32, 1)[:, :DEPTH]
-    weights = (codes[:, :DEPTH] - zeros) * scales
+    weights = unpack(operands, 4, 32).astype("float32")
 
     def exactly(_proto: Any, feeds: Mapping[str, Array]) -> list[Array]:
         rows = feeds["x"].astype("float32")
-        return [(rows @ weights.T + operands["bias"].astype("float32")).astype(numbers)]
+        return [(rows @ weights + operands["bias"].astype("float32")).astype(numbers)]
 
     x = floats(2, 3, DEPTH, dtype=numbers)
     compare(proto, {"x": x}, peer=exactly, within=1e-5 if dtype == "float32" else 3e-2)
