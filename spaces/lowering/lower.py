@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -36,6 +36,7 @@ from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
 from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.weights.unpacking import unpack_in_products
+from spaces.lowering.weights.widening import widen_products
 from spaces.targets.backends import backend_of, load
 from spaces.targets.target import resolve_target
 from tuner.errors import UsageError
@@ -83,7 +84,7 @@ def lower(module: Any, target: Any) -> Any:
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
-        without_packed, packed = hold_packed(module)
+        without_packed, packed = hold_packed(module, "packed_weight")
         prepared = _prepare(without_packed)
         if not row.on_host:
             prepared = sort_last_axes(prepared)
@@ -99,18 +100,17 @@ def lower(module: Any, target: Any) -> Any:
 def _lower(
     prepared: Any, gains: Gains | None, packed: Mapping[str, Any], *, packs_weights: bool
 ) -> Any:
-    joins = packed if packs_weights else ()
     try:
         moved = put_off_concats(prepared) if packs_weights else prepared
         if gains is not None:
             moved = _tidy(channels_last(moved, gains))
-        lowered = _programs(moved, joins)
+        lowered = _programs(moved, packed, packs_weights=packs_weights)
     except Exception as error:  # TVM raises whatever its C++ side threw
         if gains is None:
             raise
         note(error, "layouts stay as they are", level=logging.WARNING)
-        lowered = _programs(prepared, joins)
-    lowered = _without_aliases(with_plain_shapes(give_packed(lowered, packed)))
+        lowered = _programs(prepared, packed, packs_weights=packs_weights)
+    lowered = _without_aliases(with_plain_shapes(lowered))
     return mark_constants(lowered) if packs_weights else lowered
 
 
@@ -164,11 +164,12 @@ def _tidy(module: Any) -> Any:
     return Sequential(passes)(module)
 
 
-def _programs(module: Any, packed: Container[str]) -> Any:
+def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) -> Any:
     """Turn operators into tensor programs and fuse these.
 
     Args:
-        packed: parameters with packed weights, which products are to unpack themselves.
+        packed: what the parameters with packed weights hold, which become constants again.
+        packs_weights: whether products unpack their weights themselves, halves too.
     """
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
@@ -186,8 +187,13 @@ def _programs(module: Any, packed: Container[str]) -> Any:
         transform.DeadCodeElimination(),
         transform.CanonicalizeBindings(),
     ]
-    grouped = unpack_in_products(Sequential(chosen)(module), packed)
-    return Sequential(fused)(tell_by_shapes(grouped))
+    if packs_weights:
+        module, narrow = hold_packed(widen_products(module), "narrow_weight")
+        packed = {**packed, **narrow}
+    grouped = Sequential(chosen)(module)
+    if packs_weights:
+        grouped = unpack_in_products(grouped, packed)
+    return give_packed(Sequential(fused)(tell_by_shapes(grouped)), packed)
 
 
 def _without_aliases(module: Any) -> Any:

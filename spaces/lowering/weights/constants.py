@@ -66,8 +66,12 @@ def _redirect(module: Any, wanted: Mapping[tuple[str, tuple[int, ...]], Any]) ->
     return with_tir_calls(module, redirect)
 
 
-def hold_packed(module: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A module that is given its packed weights as last parameters, and what these hold by name."""
+def hold_packed(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
+    """A module that is given its packed weights as last parameters, and what these hold by name.
+
+    Args:
+        name: what their names begin with.
+    """
     if not any(unpacks(module, call) for call in tir_calls(module)):
         return module, {}
     from tvm import relax
@@ -80,8 +84,8 @@ def hold_packed(module: Any) -> tuple[Any, Mapping[str, Any]]:
         if not tvm_compat.is_constant(operand):
             return operand
         if operand not in variables:
-            name = f"packed_weight_{len(held)}"
-            variables[operand], held[name] = relax.Var(name, operand.ty), operand.value
+            own = f"{name}_{len(held)}"
+            variables[operand], held[own] = relax.Var(own, operand.ty), operand.value
         return variables[operand]
 
     def change(call: Any) -> Any:

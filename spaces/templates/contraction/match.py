@@ -238,15 +238,16 @@ def read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Ope
     constants = _constants(match.function)
     loads = factors(match.main) or []
     stages = [before and match.schedule.get(before) for before in match.stages.before]
+    packed = [stage and _count_packed_bits(stage, constants) for stage in stages]
     first, second = (
         Operand(
             shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
             bits=tvm_compat.element_bits(load.source.dtype),
-            constant=_is_constant(load, before, constants),
-            staged=before is not None,
-            packed_bits=before and _count_packed_bits(before, constants),
+            constant=bits is None and _is_constant(load, stage, constants),
+            staged=stage is not None,
+            packed_bits=bits,
         )
-        for load, before in zip(loads, stages, strict=True)
+        for load, stage, bits in zip(loads, stages, packed, strict=True)
     )
     return first, second
 
@@ -381,10 +382,10 @@ def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
 
 
 def _count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
-    """Bits that a stage reads for each number that it makes of several constants; None where it
-    makes it of anything else, or reads so that no panels can be packed."""
+    """Bits that a stage reads for each number that it makes of constants; None where it makes it
+    of anything else, of as many bits as it has, or reads so that no panels can be packed."""
     sources = [region.source for region in stage.reads]
-    if len(sources) < 2 or not all(rewrite.is_among(s, constants) for s in sources):
+    if not sources or not all(rewrite.is_among(s, constants) for s in sources):
         return None
     if all(find_panel_dims(stage, dim) is None for dim in range(len(stage.body.indices))):
         return None
@@ -393,7 +394,8 @@ def _count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
         return None
     elements, *counts = (prod(int(size) for size in shape) for shape in sizes)
     bits = [tvm_compat.element_bits(source.dtype) for source in sources]
-    return sum(count * each for count, each in zip(counts, bits, strict=True)) / elements
+    read = sum(count * each for count, each in zip(counts, bits, strict=True)) / elements
+    return read if read < tvm_compat.element_bits(stage.writes[0].source.dtype) else None
 
 
 def find_panel_dims(stage: Any, dim: int) -> list[int] | None:

@@ -56,8 +56,8 @@ class Operand:
         constant: whether it is a weight, or computed from one alone, so that it may be packed
             before the program runs.
         staged: whether a stage of the program (such as padding) writes it.
-        packed_bits: of a weight that a stage makes of several constants, such as codes and scales,
-            how many bits of these there are for an element; None of any other operand.
+        packed_bits: of a weight that a stage makes of narrower constants, as halves or codes and
+            scales, how many bits of these there are for an element; None of any other operand.
     """
 
     shape: tuple[int, ...]

@@ -80,7 +80,9 @@ def outputs(module: Any) -> Any:
 
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal(MAP).astype("float32") for _ in range(2)]
-    return run_once(compile_module(_programs(module, ()), resolve_target("llvm")), inputs)[0]
+    return run_once(
+        compile_module(_programs(module, {}, packs_weights=True), resolve_target("llvm")), inputs
+    )[0]
 
 
 @pytest.mark.parametrize(
