@@ -34,10 +34,12 @@ from spaces.lowering.relax_passes import (
 )
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
+from spaces.lowering.weights.byte_rows import round_rows
 from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.weights.unpacking import unpack_in_products
 from spaces.lowering.weights.widening import widen_products
 from spaces.targets.backends import backend_of, load
+from spaces.targets.cpu import multiplies_bytes
 from spaces.targets.target import resolve_target
 from tuner.errors import UsageError
 from tuner.request.target_text import TARGET_KINDS
@@ -84,6 +86,8 @@ def lower(module: Any, target: Any) -> Any:
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
+        if row.packs_weights and multiplies_bytes(target):
+            module = round_rows(module)
         without_packed, packed = hold_packed(module, "packed_weight")
         prepared = _prepare(without_packed)
         if not row.on_host:

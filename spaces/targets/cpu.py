@@ -61,19 +61,19 @@ def cpu_of(target_json: str) -> Cpu:
         l1_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
-        vnni=_sums_of_four(target, vector_bytes),
+        vnni=multiplies_bytes(target),
     )
 
 
-def _sums_of_four(target: Any, vector_bytes: int) -> bool:
-    """Whether there are VNNI instructions for the widest vectors and for the narrowest."""
+def multiplies_bytes(target: Any) -> bool:
+    """Whether an llvm target has VNNI instructions for its widest vectors and for the narrowest."""
     from spaces.ir import tvm_compat
 
-    wide, narrow, other = (
+    widest, wide, narrow, other = (
         tvm_compat.has_cpu_feature(target, feature)
-        for feature in ("avx512vnni", "avx512vl", "avxvnni")
+        for feature in ("avx512f", "avx512vnni", "avx512vl", "avxvnni")
     )
-    if vector_bytes == 64:
+    if widest:
         return wide and (narrow or other)
     return other or (wide and narrow)
 

@@ -27,8 +27,11 @@ from spaces.frontends.precision import WIDE, in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import is_float
 from spaces.lowering.relax_rewrite import constant
+from spaces.lowering.weights.byte_rows import ROUNDED_ROWS
 
 _BITS = (2, 4, 8)
+_IN_BYTES = 4
+"""Of `accuracy_level`: rows may be rounded to 8 bits."""
 
 
 def _shaped(builder: Any, value: Value, shape: Sequence[int]) -> Any:
@@ -114,7 +117,10 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
 
         return te.compute((depth, columns), weight, name="unpacked")
 
-    return emit_unpacked(builder, unpack, codes.tensor, scales, *more)
+    attrs: dict[str, Any] = {}
+    if groups is None and int(read_attribute(node, "accuracy_level", 0)) == _IN_BYTES:
+        attrs[ROUNDED_ROWS] = [bits, block, depth, columns]
+    return emit_unpacked(builder, unpack, codes.tensor, scales, *more, **attrs)
 
 
 def _read_zeros(node: Node, builder: Any, bits: int, shape: Sequence[int]) -> Codes | None:

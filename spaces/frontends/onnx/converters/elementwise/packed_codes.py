@@ -78,8 +78,12 @@ def within(number: Any, size: int) -> Any:
     return tirx.max(tirx.min(number, last), none)
 
 
-def emit_unpacked(builder: Any, compute: Any, *operands: Any) -> Any:
-    """Floats that a program makes of packed numbers, which stay packed."""
+def emit_unpacked(builder: Any, compute: Any, *operands: Any, **attrs: Any) -> Any:
+    """Floats that a program makes of packed numbers, which stay packed.
+
+    Args:
+        attrs: more attributes of the program.
+    """
     return builder.emit_te(
-        compute, *operands, primfunc_name_hint="unpacked", primfunc_attrs={UNPACKS: True}
+        compute, *operands, primfunc_name_hint="unpacked", primfunc_attrs={UNPACKS: True, **attrs}
     )

@@ -1,0 +1,124 @@
+"""Schedule a product of bytes in blocks as its knobs say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spaces.intrinsics.vnni import GROUP, Dot
+from spaces.intrinsics.vnni_registry import register
+from spaces.ir import tvm_compat
+from spaces.passes.padded_weights import PADDED_AHEAD
+from spaces.templates.base import Knobs
+from spaces.templates.block_products.shape import BlockProduct, Stages, find_stages
+from spaces.templates.contraction import register_tile as k
+
+_VECTOR_BYTES = 64
+
+
+def write_product(schedule: Any, p: BlockProduct, knobs: Knobs, lanes: int) -> None:
+    """Carry out the knobs on a fresh schedule.
+
+    Args:
+        lanes: sums of a vector.
+
+    Raises:
+        Exception: whatever TVM throws where a primitive does not apply.
+    """
+    stages = find_stages(schedule)
+    width = knobs[k.VECTORS] * lanes
+    _pack(schedule, stages, width)
+    result = schedule.cache_write(stages.product, 0, "local")
+    *outer, rows, columns, blocks = schedule.get_loops(stages.product)
+    chunks, tiles, columns = schedule.split(columns, [None, knobs[k.COLUMN_BLOCK], width])
+    schedule.reorder(chunks, tiles, *outer, blocks, rows, columns)
+    schedule.reverse_compute_at(result, outer[-1])
+    in_step = knobs[k.PACK_INSIDE] == k.IN_STEP
+    schedule.compute_at(stages.dots, blocks, preserve_unit_loops=True)
+    schedule.compute_at(stages.codes, blocks if in_step else tiles, preserve_unit_loops=True)
+    _unpack(schedule, stages.codes, width)
+    _tile(schedule, (rows, columns), lanes)
+    _tile(schedule, schedule.get_loops(result)[-2:], lanes)
+    if knobs[k.PARALLEL]:
+        schedule.parallel(chunks)
+    _multiply(schedule, p, stages.dots, knobs[k.VECTORS], lanes)
+    _tile(schedule, schedule.get_loops(schedule.decompose_reduction(stages.product, blocks))[-2:],
+          lanes)  # fmt: skip
+
+
+def _pack(schedule: Any, stages: Stages, width: int) -> None:
+    """Lay codes out in panels of columns, groups of terms next to one another, and what there is
+    for each column and block in panels; constants are packed ahead."""
+    packed = schedule.cache_read(stages.codes, 0, "global")
+    schedule.annotate(packed, tvm_compat.PREPROC, 1)
+    schedule.annotate(stages.codes, PADDED_AHEAD, 1)
+    source = schedule.get(stages.codes).reads[0].source
+    zero = _zero_of(source)
+    schedule.transform_layout(stages.codes, ("read", 0), _groups(width), pad_value=zero)
+    schedule.transform_layout(stages.codes, ("write", 0), _groups(width))
+    for stage in stages.before:
+        schedule.annotate(stage, tvm_compat.PREPROC, 1)
+        schedule.transform_layout(stage, ("write", 0), _panels(width))
+    schedule.set_scope(stages.dots, 0, "local")
+
+
+def _zero_of(tensor: Any) -> Callable[..., Any]:
+    from tvm import tirx
+
+    return lambda *_: tirx.const(0, str(tensor.dtype))
+
+
+def _groups(width: int) -> Callable[..., list[Any]]:
+    from tvm.tirx import floordiv, floormod
+
+    return lambda n, at: [
+        floordiv(n, width), floordiv(at, GROUP), floormod(n, width), floormod(at, GROUP)
+    ]  # fmt: skip
+
+
+def _panels(width: int) -> Callable[..., list[Any]]:
+    from tvm.tirx import floordiv, floormod
+
+    return lambda n, block: [floordiv(n, width), block, floormod(n, width)]
+
+
+def _unpack(schedule: Any, codes: Any, width: int) -> None:
+    """Make codes of packed ones in whole vectors, those of a packed vector together."""
+    columns, places = schedule.get_loops(codes)[-2:]
+    groups, inside = schedule.split(places, [None, GROUP])
+    each, both = schedule.split(groups, [None, 2])
+    schedule.reorder(both, columns, inside)
+    bytes_ = schedule.fuse(columns, inside)
+    lanes = min(_VECTOR_BYTES, width * GROUP)
+    vectors, vector = schedule.split(bytes_, [None, lanes])
+    schedule.reorder(each, vectors, both, vector)
+    schedule.unroll(vectors)
+    schedule.unroll(both)
+    schedule.vectorize(vector)
+
+
+def _tile(schedule: Any, loops: Sequence[Any], lanes: int) -> None:
+    rows, columns = loops
+    vectors, vector = schedule.split(columns, [None, lanes])
+    schedule.unroll(rows)
+    schedule.unroll(vectors)
+    schedule.vectorize(vector)
+
+
+def _multiply(schedule: Any, p: BlockProduct, dots: Any, vectors: int, lanes: int) -> None:
+    """Sum the products of a block by one intrinsic."""
+    dot = Dot(
+        signs="su",
+        rows=p.rows,
+        vectors=vectors,
+        lanes=lanes,
+        depth=p.block,
+        step=1,
+        unroll=p.block // GROUP,
+        index_bits=p.index_bits,
+    )
+    register(dot)
+    *_, rows, columns, _ = schedule.get_loops(dots)
+    first = schedule.decompose_reduction(dots, rows)
+    _tile(schedule, schedule.get_loops(first)[-2:], lanes)
+    schedule.tensorize(columns if dot.rows == 1 else rows, dot.name)
