@@ -6,7 +6,7 @@ and sums of blocks in float32, each by a scale of its row and one of its column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -93,12 +93,13 @@ def find_block_product(task: Task) -> tuple[BlockProduct, Any] | None:
         if sum(sums(schedule.get(b)) for b in tvm_compat.stage_blocks(schedule)) != 2:
             return None
         stages = find_stages(schedule)
-        largest = max((dict(instance) for instance, _ in task.shapes), key=len, default={})
-        return _read(schedule, stages, module["main"], largest or NO_VALUES), module["main"]
+        sizes = [dict(instance) for instance, _ in task.shapes]
+        largest = max(sizes, key=lambda values: prod(values.values()), default=NO_VALUES)
+        return _read(schedule, stages, largest), module["main"]
     return None
 
 
-def _read(schedule: Any, stages: Stages, function: Any, values: Any) -> BlockProduct:
+def _read(schedule: Any, stages: Stages, values: Mapping[str, int]) -> BlockProduct:
     dots, product = schedule.get(stages.dots), schedule.get(stages.product)
     loads = _find_factors(dots)
     if [str(load.source.dtype) for load in loads] != [*_TYPES]:
