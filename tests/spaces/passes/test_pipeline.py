@@ -11,6 +11,7 @@ import pytest
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import new_schedule
 from spaces.passes import cpu_passes
+from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.pipeline import ahead_of_tvm, keeps_on_stack, tir_pipeline
 from spaces.passes.stack_alloc import on_stack
 from spaces.passes.toolchain import toolchain_fingerprint
@@ -77,6 +78,20 @@ def fives() -> Any:
     return te.create_prim_func([made]).without_attr(tvm_compat.NO_ALIAS)
 
 
+def padded_weight() -> Any:
+    from tvm import te, tirx
+
+    x = te.placeholder((48, 40), name="x")
+    none = tirx.const(0.0, "float32")
+    made = te.compute(
+        (48, 40),
+        lambda i, j: tirx.if_then_else(i < 37, x[i, j] * 2.0, none),
+        name="made",
+        attrs={PADDED_AHEAD: 1},
+    )
+    return te.create_prim_func([x, made], index_dtype_override="int64")
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -84,6 +99,7 @@ PROGRAMS = {
     "open_product": open_product,
     "convolution": convolution,
     "fives": fives,
+    "padded_weight": padded_weight,
 }
 
 
