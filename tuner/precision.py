@@ -1,21 +1,18 @@
-"""The types in which a run's model multiplies, and what that costs: a file beside the model."""
+"""The types in which a run's model multiplies, and what that costs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
-
-from tuner.errors import TunerError
 
 AS_IS, AUTO = "as-is", "auto"
 PRECISIONS = ("f32", "bf16", "f16", "int8", "int4")
 """The types that products can have."""
 ASKED = (AS_IS, *PRECISIONS, AUTO)
 """What a user may ask for."""
-_FILE = "precision.json"
+DRAWN = "drawn"
+"""Stands for drawn inputs, where a file of inputs could be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +40,18 @@ class PrecisionError:
     relative: float
     logits: float | None = None
     perplexity: Perplexity | None = None
+
+    @property
+    def numbers(self) -> dict[str, object]:
+        """Those that are known, by name."""
+        told = {
+            "max_abs_error": self.largest,
+            "relative_error": self.relative,
+            "logits_shift": self.logits,
+            "perplexity_before": self.perplexity and self.perplexity.before,
+            "perplexity_after": self.perplexity and self.perplexity.after,
+        }
+        return {name: number for name, number in told.items() if number is not None}
 
     @property
     def line(self) -> str:
@@ -90,41 +99,30 @@ class Precision:
         if self.error is not None:
             yield self.error.line
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the tracker: the type, and each number of the error that is known, by name."""
+        told = {} if self.error is None else self.error.numbers
+        return {"precision": self.name, **told}
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without the ranges."""
-        plain = asdict(self)
-        del plain["ranges"]
-        return plain
+        """Plain values."""
+        return asdict(self)
 
 
-def write_precision(precision: Precision, model_dir: Path) -> None:
-    """Write it into the folder of a model's copy.
+def precision_from_json(plain: Mapping[str, Any]) -> Precision:
+    """What `Precision.to_json` told.
 
     Raises:
-        OSError: the file cannot be written.
+        ValueError, TypeError, KeyError: it is no such.
     """
-    text = json.dumps(precision.to_json() | {"ranges": precision.ranges}, indent=1)
-    (model_dir / _FILE).write_text(text + "\n")
+    rest = {**plain}
+    ranges = tuple((float(low), float(high)) for low, high in rest.pop("ranges"))
+    error = rest.pop("error")
+    return Precision(**rest, ranges=ranges, error=None if error is None else _error(error))
 
 
-def read_precision(model_dir: Path) -> Precision | None:
-    """The one that the folder of a model's copy has; None for a model as it is.
-
-    Raises:
-        TunerError: the file is damaged.
-    """
-    path = model_dir / _FILE
-    if not path.exists():
-        return None
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        ranges = tuple((float(low), float(high)) for low, high in plain.pop("ranges"))
-        error = plain.pop("error")
-        return Precision(**plain, ranges=ranges, error=None if error is None else _error(error))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise TunerError(f"{path} is damaged ({error})") from error
-
-
-def _error(plain: dict[str, Any]) -> PrecisionError:
-    texts = plain.pop("perplexity")
-    return PrecisionError(**plain, perplexity=None if texts is None else Perplexity(**texts))
+def _error(plain: Mapping[str, Any]) -> PrecisionError:
+    rest = {**plain}
+    known = rest.pop("perplexity")
+    return PrecisionError(**rest, perplexity=None if known is None else Perplexity(**known))

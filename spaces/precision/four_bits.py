@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
-    Codes,
     emit_unpacked,
     pack,
 )

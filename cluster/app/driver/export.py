@@ -305,7 +305,9 @@ def _open(run: Path) -> _Finished:
     results = results_of(folder, manifest, run)
     from spaces.frontends.model_copy import load_model_copy
     from spaces.lowering.lower import lower
+    from spaces.precision.convert import in_precision
 
     model = load_model_copy(folder.model_dir, manifest.model_hash)
-    lowered = lower(model.module, manifest.target)
+    module = in_precision(model, manifest.precision).module
+    lowered = lower(module, manifest.target)
     return _Finished(folder, model, manifest.target, lowered, results, str(run))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.errors import TunerError
 from tuner.request.target_text import kind_alone
 from tuner.run_location import RunLocation
-from tuner.runs.remote import target_of
+from tuner.runs.remote import begun_as
 
 
 def read_begun_target(run: RunLocation, asked: str) -> str | None:
@@ -20,8 +20,8 @@ def read_begun_target(run: RunLocation, asked: str) -> str | None:
     """
     from spaces.targets.target import asks_for
 
-    begun = target_of(run)
-    return begun if begun is not None and asks_for(asked, begun) else None
+    begun = begun_as(run)
+    return begun.target if begun is not None and asks_for(asked, begun.target) else None
 
 
 def target_here(run: RunLocation, asked: str) -> str:

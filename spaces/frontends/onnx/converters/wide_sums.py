@@ -51,4 +51,3 @@ def _holds_narrow_sum(function: Any) -> bool:
     found: list[bool] = []
     post_order_visit(function, lambda node: found.append(_sums_narrow(node)))
     return any(found)
-

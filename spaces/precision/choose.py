@@ -1,0 +1,81 @@
+"""The precision of a run: asked for, or chosen by the instructions that a CPU has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spaces.frontends.model import Model
+from spaces.precision.calibrate import calibrate
+from spaces.precision.compare import measure_error
+from spaces.precision.convert import in_precision
+from spaces.precision.samples import draw_samples, read_samples
+from spaces.targets.backends import backend_of
+from spaces.targets.cpu import cpu_of
+from tuner.errors import TunerError, UsageError
+from tuner.precision import AUTO, DRAWN, Precision
+from tuner.request.model_spec import InputValue
+
+Given = Sequence[tuple[str, InputValue]]
+
+
+def choose_precision(
+    model: Model, asked: str, target: str, given: Given, samples: Path | str | None
+) -> Precision:
+    """The precision of a model, with its ranges, and its error against the model as it is.
+
+    Args:
+        asked: one of `tuner.precision.ASKED`, but for `AS_IS`.
+        target: canonical JSON.
+        given: values for inputs.
+        samples: what ranges of bytes are taken from: a file, or `DRAWN`; None scales each tensor by
+            its own largest number.
+
+    Raises:
+        UsageError: the choice is left to us for a target that is no CPU, or samples are named for
+            another type than bytes.
+        TunerError: the model has no graph, samples do not fit, or outputs are no longer finite.
+    """
+    name, why = choose_type(target) if asked == AUTO else (asked, "")
+    precision = Precision(asked, name, why)
+    if name == "int8":
+        precision = _with_rows(precision, model, target, given, samples)
+    elif samples is not None and asked != AUTO:
+        raise UsageError(f"--calibrate: rows are scaled for int8, not for {name}")
+    error = measure_error(model, in_precision(model, precision), target, given)
+    if not error.largest < float("inf"):
+        raise TunerError(
+            f"--precision {name}: outputs are infinite or no numbers where the model's are not"
+        )
+    return replace(precision, error=error)
+
+
+def choose_type(target: str) -> tuple[str, str]:
+    """The type that suits a CPU, and why.
+
+    Bytes where it has instructions for them that our kernels use. Halves have none: kernels widen
+    them, which is faster only where memory is the limit, as with one row.
+
+    Raises:
+        UsageError: the target is no CPU.
+    """
+    if not backend_of(target).on_host:
+        raise UsageError(f"--precision {AUTO}: it is for CPUs: name a type")
+    if cpu_of(target).vnni:
+        return "int8", f"{AUTO}: the CPU multiplies bytes four at a time (VNNI)"
+    return "f32", f"{AUTO}: the CPU has no instructions for products of bytes (VNNI)"
+
+
+def _with_rows(
+    precision: Precision, model: Model, target: str, given: Given, samples: Path | str | None
+) -> Precision:
+    if samples is None:
+        return replace(precision, rows="rows scaled by the largest number of each tensor")
+    if samples == DRAWN:
+        inputs, said = list(draw_samples(model, given)), "drawn inputs"
+    else:
+        inputs, said = read_samples(Path(samples), model, given), f"inputs of {samples}"
+    ranges = calibrate(model, target, inputs)
+    rows = f"rows scaled by the ranges of {len(inputs)} {said}"
+    return replace(precision, rows=rows, ranges=ranges)
