@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spaces.frontends.model import Model
 from spaces.precision.calibrate import calibrate
 from spaces.precision.compare import measure_error
 from spaces.precision.convert import in_precision
+from spaces.precision.products import Array
 from spaces.precision.samples import draw_samples, read_samples
 from spaces.targets.backends import backend_of
 from spaces.targets.cpu import cpu_of
@@ -18,6 +19,8 @@ from tuner.precision import AUTO, DRAWN, Precision
 from tuner.request.model_spec import InputValue
 
 Given = Sequence[tuple[str, InputValue]]
+_COMPARED = 16
+"""The most of a user's samples that outputs are compared on."""
 
 
 def choose_precision(
@@ -29,8 +32,8 @@ def choose_precision(
         asked: one of `tuner.precision.ASKED`, but for `AS_IS`.
         target: canonical JSON.
         given: values for inputs.
-        samples: what ranges of bytes are taken from: a file, or `DRAWN`; None scales each tensor by
-            its own largest number.
+        samples: what ranges of bytes are taken from: a file, whose inputs are what outputs are
+            compared on, too, or `DRAWN`; None scales each tensor by its own largest number.
 
     Raises:
         UsageError: the choice is left to us for a target that is no CPU, or samples are named for
@@ -38,12 +41,17 @@ def choose_precision(
         TunerError: the model has no graph, samples do not fit, or outputs are no longer finite.
     """
     name, why = choose_type(target) if asked == AUTO else (asked, "")
-    precision = Precision(asked, name, why)
+    precision, inputs = Precision(asked, name, why), Samples()
     if name == "int8":
-        precision = _with_rows(precision, model, target, given, samples)
+        inputs = _samples(samples, model, given)
+        precision = replace(precision, rows=f"rows scaled by {inputs.said}")
+        if inputs.all:
+            ranges = calibrate(model, target, inputs.all)
+            precision = replace(precision, ranges=ranges)
     elif samples is not None and asked != AUTO:
         raise UsageError(f"--calibrate: rows are scaled for int8, not for {name}")
-    error = measure_error(model, in_precision(model, precision), target, given)
+    typed = in_precision(model, precision)
+    error = measure_error(model, typed, target, given, inputs.given[:_COMPARED])
     if not error.largest < float("inf"):
         raise TunerError(
             f"--precision {name}: outputs are infinite or no numbers where the model's are not"
@@ -67,15 +75,26 @@ def choose_type(target: str) -> tuple[str, str]:
     return "f32", f"{AUTO}: the CPU has no instructions for products of bytes (VNNI)"
 
 
-def _with_rows(
-    precision: Precision, model: Model, target: str, given: Given, samples: Path | str | None
-) -> Precision:
-    if samples is None:
-        return replace(precision, rows="rows scaled by the largest number of each tensor")
-    if samples == DRAWN:
-        inputs, said = list(draw_samples(model, given)), "drawn inputs"
-    else:
-        inputs, said = read_samples(Path(samples), model, given), f"inputs of {samples}"
-    ranges = calibrate(model, target, inputs)
-    rows = f"rows scaled by the ranges of {len(inputs)} {said}"
-    return replace(precision, rows=rows, ranges=ranges)
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs that rows are scaled by.
+
+    Attributes:
+        said: what rows are scaled by, for people.
+        all: none where each tensor is scaled by its own.
+        given: those that are a user's.
+    """
+
+    said: str = "the largest number of each tensor"
+    all: Sequence[Sequence[Array]] = ()
+    given: Sequence[Sequence[Array]] = ()
+
+
+def _samples(named: Path | str | None, model: Model, given: Given) -> Samples:
+    if named is None:
+        return Samples()
+    if named == DRAWN:
+        drawn = list(draw_samples(model, given))
+        return Samples(f"the ranges of {len(drawn)} drawn inputs", drawn)
+    read = read_samples(Path(named), model, given)
+    return Samples(f"the ranges of {len(read)} inputs of {named}", read, read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,15 +24,19 @@ _LEAST = float(np.finfo(np.float32).tiny)
 """Outputs that are smaller have this norm: so a relative error is finite."""
 
 
-def measure_error(model: Model, other: Model, target: str, given: Given) -> PrecisionError:
-    """Compare a model with the same one in other types, both compiled without schedules, on usual
-    inputs: two draws, and of open dimensions one at each of several sizes.
+def measure_error(
+    model: Model, other: Model, target: str, given: Given, samples: Sequence[Sequence[Array]] = ()
+) -> PrecisionError:
+    """Compare a model with the same one in other types, both compiled without schedules.
 
-    Of a language model (`spaces.precision.language`) tokens are drawn from its whole vocabulary.
+    Without samples that is on usual inputs: two draws, and of open dimensions one at each of
+    several sizes. Of a language model (`spaces.precision.language`) tokens are drawn from its whole
+    vocabulary.
 
     Args:
         target: canonical JSON; models for another machine are compiled for this one.
         given: values for inputs, and ranges.
+        samples: inputs to compare on.
 
     Raises:
         TunerError: the compiler refused one, or a value does not fit.
@@ -40,20 +44,19 @@ def measure_error(model: Model, other: Model, target: str, given: Given) -> Prec
     here = target_here(target)
     pair = [compile_untuned(each.module, here) for each in (model, other)]
     language = read_language(model)
-    drawn = given if language is None else _with_tokens(language, given)
     fold = _Fold(language, [spec.name for spec in model.inputs])
-    for instance, number in plan(model.shapes):
-        specs = [spec.at(dict(instance)) for spec in model.inputs]
-        feeds = make_inputs(specs, drawn, seed=number)
+    for feeds in samples or _draw(model, language, given):
         want, got = (LoadedModel(each, feeds).outputs() for each in pair)
         fold.take(feeds, got, want)
     return fold.error()
 
 
-def _with_tokens(language: Language, given: Given) -> Given:
-    if language.tokens in dict(given):
-        return given
-    return (*given, (language.tokens, IntRange(0, language.vocabulary - 1)))
+def _draw(model: Model, language: Language | None, given: Given) -> Iterator[list[Array]]:
+    if language is not None and language.tokens not in dict(given):
+        given = (*given, (language.tokens, IntRange(0, language.vocabulary - 1)))
+    for instance, number in plan(model.shapes):
+        specs = [spec.at(dict(instance)) for spec in model.inputs]
+        yield make_inputs(specs, given, seed=number)
 
 
 @dataclass(slots=True)
