@@ -9,6 +9,7 @@ from spaces.codegen.executable import LoadedModel
 from spaces.frontends.model import Model
 from spaces.frontends.precision import WIDE, in_type
 from spaces.import_check.plain_code import compile_untuned, target_here
+from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import (
     builder_without,
     replace_vars,
@@ -59,7 +60,8 @@ def _watch(module: Any, places: list[int]) -> Any:
     """
     from tvm import relax
 
-    bindings = straight_bindings(module[_GRAPH])
+    graphs = [f for f in module.functions.values() if tvm_compat.is_relax_function(f)]
+    bindings = straight_bindings(module[_GRAPH]) if len(graphs) == 1 else None
     if bindings is None:
         raise TunerError("--calibrate: the graph branches: leave it out")
     builder = builder_without(module, {_GRAPH})

@@ -40,7 +40,8 @@ def choose_precision(
             another type than bytes.
         TunerError: the model has no graph, samples do not fit, or outputs are no longer finite.
     """
-    name, why = choose_type(target) if asked == AUTO else (asked, "")
+    is_open = bool(model.shapes)
+    name, why = choose_type(target, is_open=is_open) if asked == AUTO else (asked, "")
     precision, inputs = Precision(asked, name, why), Samples()
     if name == "int8":
         inputs = _samples(samples, model, given)
@@ -59,17 +60,23 @@ def choose_precision(
     return replace(precision, error=error)
 
 
-def choose_type(target: str) -> tuple[str, str]:
+def choose_type(target: str, *, is_open: bool) -> tuple[str, str]:
     """The type that suits a CPU, and why.
 
-    Bytes where it has instructions for them that our kernels use. Halves have none: kernels widen
-    them, which is faster only where memory is the limit, as with one row.
+    Bytes where it has instructions for them that our kernels use, which are for sizes that are
+    known. Halves have none: kernels widen them, which is faster only where memory is the limit, as
+    with one row.
+
+    Args:
+        is_open: whether the model has open dimensions.
 
     Raises:
         UsageError: the target is no CPU.
     """
     if not backend_of(target).on_host:
         raise UsageError(f"--precision {AUTO}: it is for CPUs: name a type")
+    if is_open:
+        return "f32", f"{AUTO}: kernels of bytes are for sizes that are known"
     if cpu_of(target).vnni:
         return "int8", f"{AUTO}: the CPU multiplies bytes four at a time (VNNI)"
     return "f32", f"{AUTO}: the CPU has no instructions for products of bytes (VNNI)"

@@ -127,13 +127,14 @@ def test_auto_takes_bytes_where_the_cpu_multiplies_them(
     import json
 
     target = json.dumps({"kind": "llvm", "mcpu": "x86-64", "mattr": features, "num-cores": 1})
-    chosen, said = choose_type(target)
+    assert choose_type(target, is_open=True)[0] == "f32"
+    chosen, said = choose_type(target, is_open=False)
     assert (chosen, why in said, "\n" in said) == (name, True, False)
 
 
 def test_auto_is_for_cpus() -> None:
     with pytest.raises(UsageError, match="it is for CPUs"):
-        choose_type('{"kind":"cuda","arch":"sm_80"}')
+        choose_type('{"kind":"cuda","arch":"sm_80"}', is_open=False)
 
 
 def test_what_rows_are_scaled_by_is_said(tmp_path: Path) -> None:
