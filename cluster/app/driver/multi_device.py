@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.app.driver.run_target import read_begun_target
+from cluster.app.driver.begun import read_begun_target
 from cluster.search.client import watch_search
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.app.driver.begun import find_precision
 from cluster.app.driver.declared_space import find_space, with_space
 from cluster.app.driver.layers import collect_offers, find_layers, try_layers
-from cluster.app.driver.run_precision import find_precision
 from cluster.search.import_check import check_limit_s
 from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
@@ -73,7 +73,7 @@ def prepare(
         on_found: is called as soon as the model was found.
         tracking_uri, device, driver_pid: see `SearchJob`.
     """
-    from cluster.app.driver.run_target import target_here
+    from cluster.app.driver.begun import target_here
     from cluster.app.driver.warm_start import NONE, base_for, seeds_for
     from spaces.design_space.default_schedule import default_candidate
     from spaces.frontends.model import load_model
