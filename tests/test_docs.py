@@ -372,7 +372,7 @@ def test_keys_of_explain() -> None:
     names = ("name", "weight", "default_ms", "latency_ms", "gflops", "space")
     row = {**dict.fromkeys(names), **said.to_json()}
     row = {k: list(v) if isinstance(v, tuple) else v for k, v in row.items()}
-    assert keys({"tasks": [row]}) == rows("JSON of `explain`")
+    assert keys({"precision": None, "tasks": [row]}) == rows("JSON of `explain`")
 
 
 def test_keys_of_a_kernel_set() -> None:

@@ -76,7 +76,7 @@ ROOMS = {
         ("check", "passes", "lowering"),
         ("templates", "codegen", "frontends", "libraries"),
         ("features", "import_check", "devices"),
-        "design_space",
+        ("design_space", "precision"),
         ("deploy", "testing"),
     ),
     "actors": ("nouns",),

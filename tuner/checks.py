@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from tuner.errors import UsageError, first_line
+from tuner.precision import DRAWN
 
 STRATEGIES = ("evolutionary", "random", "replay-function")
 """Names of the search strategies, see `tuner.search.registry`."""
@@ -167,6 +168,13 @@ def array_file(name: str, path: object, shown: str) -> Path:
     if not isinstance(path, str | Path) or not str(path).endswith(".npy"):
         raise UsageError(f"{shown!r} names no .npy file: {INPUTS}")
     return Path(path)
+
+
+def samples(text: object) -> str:
+    """Check what names inputs to look at numbers on: a `.npz` file, or `drawn`."""
+    if text == DRAWN or (isinstance(text, str | Path) and str(text).endswith(".npz")):
+        return str(text)
+    raise UsageError(f"{short(text)} names no inputs: write FILE.npz or {DRAWN}")
 
 
 def argument(name: str, shown: str) -> str:

@@ -112,10 +112,10 @@ def _tune_there(
 ) -> list[tuple[RunLocation, SearchState]]:
     """Tune on a shared cluster, for each different device of it. Where a search of such a run is
     already at work there, whose driver is gone, watch that search."""
+    from cluster.app.driver.begun import read_begun_target
     from cluster.app.driver.device_wait import Wait
     from cluster.app.driver.devices import devices_on_cluster
     from cluster.app.driver.multi_device import parts, watch_all
-    from cluster.app.driver.run_target import read_begun_target
     from cluster.ray_workers.autoscaler import RayAutoscaler
     from cluster.ray_workers.nodes import NodeWatch
     from cluster.ray_workers.ray_cluster import ray_cluster

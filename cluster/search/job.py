@@ -13,6 +13,7 @@ from spaces.targets.backends import Backend, backend_of
 from tuner.candidate import Candidate
 from tuner.files.atomic import write_bytes
 from tuner.layers import OURS, Layers, versions
+from tuner.precision import Precision
 from tuner.request.options import DEVICE_WAIT_S, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import RunFolder
@@ -65,6 +66,7 @@ class SearchJob:
         tracking_uri: URI of MLflow; empty is a database inside the run folder.
         note: line for users on functions of the model that are not tuned.
         layers: what the user replaces.
+        precision: types in which the model multiplies; None for its own.
     """
 
     options: TuneOptions
@@ -80,6 +82,7 @@ class SearchJob:
     note: str = ""
     layers: Layers = OURS
     libraries: Mapping[str, tuple[Candidate, ...]] = field(default_factory=dict)
+    precision: Precision | None = None
 
     @property
     def trials(self) -> int:
@@ -114,6 +117,7 @@ class SearchJob:
             "seeds": self.warm_start.count,
             **{f"effort_{name}": value for name, value in asdict(options.effort).items()},
             **versions(self.layers),
+            **({} if self.precision is None else self.precision.facts),
         }
 
     @property

@@ -35,6 +35,16 @@ def difference(
         return _of_floats(*_widen(got, want), bound, wrong, places)
 
 
+def gaps(got: Array, want: Array) -> Array:
+    """How far each element is from what it should be; infinite where one side alone is no finite
+    number, or they are different ones."""
+    ours, theirs = got.astype(np.float64), want.astype(np.float64)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(ours - theirs))
+    return np.where(np.isnan(apart), np.inf, apart)
+
+
 def wrong_elements(got: Array, want: Array, bound: Array | None) -> Mask | None:
     """Which elements are wrong, see `difference`; None if none is."""
     if got.dtype.kind in "iub":

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from spaces.check.compare import gaps
 from spaces.codegen.executable import Array, Executable, LoadedModel
 from spaces.devices.launch_model import launch_s
 from spaces.frontends.inputs import InputSpec
@@ -292,20 +293,13 @@ def errors(got: Sequence[Array], expected: Sequence[Array]) -> tuple[float, floa
             return math.inf, math.inf
         if not ours.size:
             continue
-        difference = _difference(ours.astype(np.float64), theirs.astype(np.float64))
+        difference = float(gaps(ours, theirs).max())
         finite = np.abs(theirs.astype(np.float64))
         scale = float(np.max(finite, where=np.isfinite(finite), initial=0.0))
         max_abs = max(max_abs, difference)
         if difference:
             max_rel = max(max_rel, difference / scale if scale else math.inf)
     return max_abs, max_rel
-
-
-def _difference(ours: Array, theirs: Array) -> float:
-    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    with np.errstate(invalid="ignore"):
-        gaps = np.where(same, 0.0, np.abs(ours - theirs))
-    return float(np.max(np.where(np.isnan(gaps), np.inf, gaps)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,13 @@ from spaces.frontends.references import References
 from spaces.import_check.answers import Answers, Given, answers_for, plan
 from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
-from spaces.import_check.plain_code import compile_untuned
+from spaces.import_check.plain_code import compile_untuned, target_here
 from spaces.import_check.sources import CannotRun, LeftOpen, find_left_open
-from spaces.targets.backends import backend_of
-from spaces.targets.target import fits_here
 from tuner.errors import TunerError, first_line
 from tuner.runs.import_check import FAULT_FOLDER, ImportCheck, Limits
 from tuner.task import Instance
 
 Array = npt.NDArray[Any]
-_HOST = '{"kind":"llvm"}'
 _LOCATE_S = 120.0
 _NICE = 5
 """How far others go first: a run's first builds do, which this runs beside."""
@@ -78,8 +75,7 @@ class _Comparison:
         until_s: float,
         folder: Path | None,
     ) -> None:
-        here = backend_of(target).on_host and fits_here(target)
-        self._target = target if here else _HOST
+        self._target = target_here(target)
         self._model = model
         self._limits = limits
         self._until_s = until_s

@@ -14,14 +14,23 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
 from spaces.ir.schedules import new_schedule
 from spaces.lowering.lower import lower
+from spaces.targets.backends import backend_of
 from spaces.targets.cpu import cpu_of
+from spaces.targets.target import fits_here
 from spaces.templates.plain_loops import PlainLoops
 
+_HOST = '{"kind":"llvm"}'
 _KNOBS = {"fused": 0, "vectors": 2}
 _BITS = 32
 _LLVM_LEVEL = 1
 """Of LLVM's optimisation; vectors are ours. Above it, LLVM 22 makes vectors of nested conditions
 that read beyond their operands on CPUs with 512 bits, as of concatenations of concatenations."""
+
+
+def target_here(target: str) -> str:
+    """A target for code that runs here: this one, or this machine's CPU."""
+    here = backend_of(target).on_host and fits_here(target)
+    return target if here else _HOST
 
 
 def compile_untuned(module: Any, target: str) -> Executable:

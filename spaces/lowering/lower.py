@@ -89,7 +89,7 @@ def lower(module: Any, target: Any) -> Any:
         if row.packs_weights and multiplies_bytes(target):
             module = round_rows(module)
         without_packed, packed = hold_packed(module, "packed_weight")
-        prepared = _prepare(without_packed)
+        prepared = infer(without_packed)
         if not row.on_host:
             prepared = sort_last_axes(prepared)
         if row.graph_pass:
@@ -136,8 +136,9 @@ def _mark(lowered: Any, kind: str) -> Any:
     return result
 
 
-def _prepare(module: Any) -> Any:
-    """The graph for inference, constants folded."""
+def infer(module: Any) -> Any:
+    """The graph for inference, constants folded, as it is before layouts are chosen. One that holds
+    no packed weights (`hold_packed`): those would be folded, too."""
     from tvm.ir.transform import Sequential
     from tvm.relax import transform
 

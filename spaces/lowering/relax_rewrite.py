@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -25,6 +25,25 @@ def constant(array: Any) -> Any:
     from tvm import relax
 
     return relax.const(array, str(array.dtype))
+
+
+SUMMING = frozenset(
+    {"relax.matmul"}
+    | {f"relax.nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")}
+)
+"""Operators that add up products of their two operands."""
+
+
+def summed_in(call: Any, operands: Sequence[Any], dtype: str) -> Any:
+    """A call of an operator of `SUMMING` with other operands, whose sums, and result, are of a
+    type."""
+    import tvm
+    from tvm import relax
+
+    about = call.attrs.__tvm_ffi_type_info__
+    same = {field.name: getattr(call.attrs, field.name) for field in about.fields}
+    attributes = tvm.ir.make_node(about.type_key, **{**same, "out_dtype": dtype})
+    return relax.Call(call.op, [*operands], attributes, call.ty_args)
 
 
 def with_weighted_calls(module: Any, name: str, change: Callable[[Any, Any, Any], Any]) -> Any:

@@ -45,6 +45,9 @@ REFUSED = [
     ("tune m.onnx --time-budget soon", "'soon'"),
     ("tune m.onnx --time-budget", "--time-budget"),
     ("tune m.onnx --effort huge", "'huge'"),
+    ("tune m.onnx --precision fp8", "'fp8'"),
+    ("tune m.onnx --max-error large", "'large'"),
+    ("tune m.onnx --calibrate rows.npy", "'rows.npy' names no inputs"),
     ("tune m.onnx --strategy lucky", "'lucky'"),
     ("tune m.onnx --shape x=1,a", "'x=1,a'"),
     ("tune m.onnx --shape x=1 --shape x=2", "'x'"),
@@ -556,7 +559,7 @@ def test_explain_says_why_it_leaves_tasks_out(
     assert run(["explain", folder]) == 0
     assert capsys.readouterr().out.splitlines() == said
     assert run(["explain", folder, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"tasks": []}
+    assert json.loads(capsys.readouterr().out) == {"precision": None, "tasks": []}
 
 
 @pytest.mark.parametrize(

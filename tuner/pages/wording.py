@@ -123,6 +123,7 @@ def facts(run: RunReport) -> list[tuple[str, str]]:
         ("while timed", conditions_note(run.conditions)),
         ("compiled with", "; ".join(run.toolchains)),
         ("options", ", ".join(f"{key} {value}" for key, value in sorted(options.items()))),
+        ("precision", manifest.precision.line if manifest.precision else ""),
         ("tuner", manifest.tuner_version),
         ("sessions", "; ".join(ends)),
     ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tuner import checks
 from tuner.effort import EFFORTS, Effort
 from tuner.errors import UsageError
+from tuner.precision import ASKED, DRAWN
 from tuner.request import target_text
 from tuner.request.model_spec import ModelSpec
 from tuner.request.setting import Setting, check, settings_of
@@ -125,6 +126,36 @@ class TuneOptions:
             " it.",
         ),
     ] = False
+    precision: Annotated[
+        str | None,
+        Setting(
+            "--precision",
+            partial(checks.one_of, "precision", known=ASKED),
+            "The types that products and convolutions, with their weights, have; all else stays as"
+            " it is. Default: the model's own, or what the run began with.",
+            words=ASKED,
+        ),
+    ] = None
+    calibrate: Annotated[
+        str | None,
+        Setting(
+            "--calibrate",
+            checks.samples,
+            "What rows of int8 are scaled by: inputs in a file, or drawn ones. Default: each tensor"
+            " by its own largest number, when it runs.",
+            "FILE.npz|drawn",
+            words=(DRAWN,),
+        ),
+    ] = None
+    max_error: Annotated[
+        float | None,
+        Setting(
+            "--max-error",
+            checks.share,
+            "Refuse a precision whose relative error is larger.",
+            "1%",
+        ),
+    ] = None
     l2: Annotated[
         str | None,
         Setting(

@@ -37,6 +37,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.files.atomic import NotExclusive, atomic_file
+from tuner.precision import AS_IS, Precision, precision_from_json
 from tuner.request.options import MAX_KERNELS
 
 _MANIFEST = "run.json"
@@ -172,6 +173,7 @@ class Manifest:
         created_s: seconds since the epoch.
         tuner_version: version of the tuner that made the folder.
         mlflow: names that MLflow gave the run; None before.
+        precision: types in which its model multiplies; None where these are the model's own.
     """
 
     model: str
@@ -181,6 +183,7 @@ class Manifest:
     created_s: float = 0.0
     tuner_version: str = ""
     mlflow: Mapping[str, str] | None = None
+    precision: Precision | None = None
 
     @property
     def max_kernels(self) -> int:
@@ -215,6 +218,8 @@ def manifest_from_json(text: str, *, where: Path | str) -> Manifest:
                 f"{where} says {strange[0]}, which this tuner does not know: use the one that "
                 f"wrote it{_of(raw)}, or a new run folder"
             )
+        if (precision := raw.get("precision")) is not None:
+            raw["precision"] = precision_from_json(precision)
         manifest = Manifest(**raw)
         texts = (manifest.model, manifest.model_hash, manifest.target)
         if not all(isinstance(t, str) for t in texts) or not isinstance(manifest.options, dict):
@@ -350,6 +355,11 @@ def refuse_other_run(name: Path | str, found: Manifest, wanted: Manifest) -> Non
         raise TunerError(
             f"{name} is a run for another target ({found.target} instead of "
             f"{wanted.target}): name another run folder"
+        )
+    if found.precision != wanted.precision:
+        was, is_now = (m.precision.asked if m.precision else AS_IS for m in (found, wanted))
+        raise TunerError(
+            f"{name} was begun with --precision {was}, not {is_now}: name another run folder"
         )
     begun, now = found.options.get("space_version"), wanted.options.get("space_version")
     if begun and now and begun != now:

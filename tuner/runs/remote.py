@@ -191,21 +191,21 @@ def local(location: RunLocation, *, model: bool = False) -> Path:
     return fetch(remote_run(location), model=model) if location.is_url else location.folder
 
 
-def target_of(location: RunLocation) -> str | None:
-    """The target of an existing run; None where there is no run.
+def begun_as(location: RunLocation) -> Manifest | None:
+    """The manifest of an existing run; None where there is no run.
 
     Raises:
         TunerError: trouble with the object store, or the run is damaged.
     """
     if not location.is_url:
         folder = RunFolder(location.folder)
-        return folder.read_manifest().target if folder.manifest.exists() else None
+        return folder.read_manifest() if folder.manifest.exists() else None
     remote = remote_run(location)
     text = remote.objects.read([_MANIFEST]).get(_MANIFEST)
     if text is None:
         return None
     where = f"{remote.url}/{_MANIFEST}"
-    return manifest_from_json(text.decode("utf-8", "replace"), where=where).target
+    return manifest_from_json(text.decode("utf-8", "replace"), where=where)
 
 
 def open_store(location: RunLocation, run: RunFolder) -> SqliteStore | SegmentStore:

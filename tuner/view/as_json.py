@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tuner.precision import Precision
 from tuner.record import Status
 from tuner.view.outcome import find_stale, look_back, rank_left, rank_won, still_falls
 from tuner.view.progress import Snapshot
@@ -20,9 +21,14 @@ def to_ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
 
 
-def status_json(run: RunView) -> dict[str, Any]:
-    """The keys of `tuner status --json`."""
+def status_json(run: RunView, precision: Precision | None = None) -> dict[str, Any]:
+    """The keys of `tuner status --json`.
+
+    Args:
+        precision: of the run; None where products have the model's own types.
+    """
     return {
+        "precision": precision_json(precision),
         "trials": run.trials,
         "ok": run.statuses.get(Status.OK, 0),
         "censored": run.statuses.get(Status.CENSORED, 0),
@@ -52,6 +58,13 @@ def status_json(run: RunView) -> dict[str, Any]:
             for used in run.toolchains
         ],
     }
+
+
+def precision_json(precision: Precision | None) -> dict[str, Any] | None:
+    """A precision and its error, without the ranges of its rows."""
+    if precision is None:
+        return None
+    return {name: value for name, value in precision.to_json().items() if name != "ranges"}
 
 
 def best_json(task: TaskView) -> dict[str, Any]:

@@ -55,5 +55,7 @@ def open_run(
         refuse_wrong_import(folder)
     if note := note_modelled(manifest.target):
         click.echo(f"tuner: note: {note}", err=True)
+    if manifest.precision is not None:
+        click.echo(f"tuner: note: {manifest.precision.line}", err=True)
     with contextlib.closing(SqliteStore(folder.store, read_only=True)) as store:
         yield manifest, store

@@ -40,7 +40,7 @@ def status(run: RunLocation, as_json: bool) -> None:
         known = read_latencies_s(store, manifest.max_kernels) if ended else {}
         view = view_run(store, known)
     if as_json:
-        print_json(status_json(view))
+        print_json(status_json(view, manifest.precision))
     else:
         _print(view)
 

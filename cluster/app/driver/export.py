@@ -20,6 +20,7 @@ from tuner.runs.folder import RunFolder, read_run, refuse_unbegun
 
 if TYPE_CHECKING:
     from spaces.frontends.model import Model
+    from tuner.precision import Precision
     from tuner.task import Instance
 
 _BENCHED = 6
@@ -38,6 +39,20 @@ class _Finished:
     lowered: Any
     results: Results
     name: str
+    precision: Precision | None
+
+    def typed(self, other: Model) -> Model:
+        """Another model with the run's types of products.
+
+        Raises:
+            TunerError: these are scaled by the ranges of the run's own model.
+        """
+        from spaces.precision.convert import in_precision
+
+        ranged = self.precision is not None and self.precision.ranges
+        if ranged and other.content_hash != self.model.content_hash:
+            raise TunerError(f"{self.name}: its rows are scaled by the ranges of its own model")
+        return in_precision(other, self.precision)
 
     def tuned(self) -> Any:
         """The lowered module with the winners swapped in."""
@@ -117,7 +132,7 @@ def apply_to(run: Path, module: Any = None) -> Any:
     if isinstance(module, IRModule) and _is_scheduled(applied := finished.applied_to(module)):
         return applied  # it was lowered already
     given = model_in_memory(module, _shape_as(finished.model))
-    applied = finished.applied_to(lower(given.module, finished.target))
+    applied = finished.applied_to(lower(finished.typed(given).module, finished.target))
     if not _is_scheduled(applied):
         raise TunerError(f"{run} has no schedule for any program of this module")
     return applied
@@ -305,7 +320,10 @@ def _open(run: Path) -> _Finished:
     results = results_of(folder, manifest, run)
     from spaces.frontends.model_copy import load_model_copy
     from spaces.lowering.lower import lower
+    from spaces.precision.convert import in_precision
 
     model = load_model_copy(folder.model_dir, manifest.model_hash)
-    lowered = lower(model.module, manifest.target)
-    return _Finished(folder, model, manifest.target, lowered, results, str(run))
+    module = in_precision(model, manifest.precision).module
+    lowered = lower(module, manifest.target)
+    precision = manifest.precision
+    return _Finished(folder, model, manifest.target, lowered, results, str(run), precision)

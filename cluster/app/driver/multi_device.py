@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.app.driver.run_target import read_begun_target
+from cluster.app.driver.begun import read_begun_target
 from cluster.search.client import watch_search
 from tuner.errors import TunerError
 from tuner.run_location import RunLocation
-from tuner.runs.remote import target_of
+from tuner.runs.remote import begun_as
 from tuner.view.progress import Snapshot, side_by_side
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def parts(asked: str, run: RunLocation, devices: Sequence[Device]) -> list[Part]
     Raises:
         TunerError: trouble with the place of the run, or its content is not a run.
     """
-    begun = target_of(run)
+    begun = begun_as(run)
     if begun is not None:
-        devices = [d for d in devices if d.target == begun][:1] or devices[:1]
+        devices = [d for d in devices if d.target == begun.target][:1] or devices[:1]
     return [_part(asked, run, device, alone=len(devices) == 1) for device in devices]
 
 
@@ -55,7 +55,7 @@ def _part(asked: str, run: RunLocation, device: Device, *, alone: bool) -> Part:
     target = read_begun_target(run, asked)
     if target is None:
         below = run.below(device.name)
-        begun = target_of(below) is not None
+        begun = begun_as(below) is not None
         if begun or not alone:
             run = below
         if begun:

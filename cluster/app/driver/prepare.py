@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.app.driver.begun import find_precision
 from cluster.app.driver.declared_space import find_space, with_space
 from cluster.app.driver.layers import collect_offers, find_layers, try_layers
 from cluster.search.import_check import check_limit_s
@@ -18,12 +19,13 @@ from cluster.search.job import SearchJob
 from tuner.errors import TunerError, UsageError
 from tuner.files.atomic import put_folder
 from tuner.layers import Layers, versions
+from tuner.precision import Precision
 from tuner.request.options import SHIPPED, TuneOptions
 from tuner.run_location import RunLocation
 from tuner.runs.folder import LAYER, Manifest, RunFolder, open_run, other_layers
 from tuner.runs.lock import RunLock
 from tuner.runs.model_files import DamagedCopy, check_copy
-from tuner.runs.remote import begin, local, put_model, remote_run, target_of, working_folder
+from tuner.runs.remote import begin, begun_as, local, put_model, remote_run, working_folder
 from tuner.task import Task
 from tuner.version import VERSION
 
@@ -48,7 +50,7 @@ def check_cheaply(options: TuneOptions) -> None:
     check_model(options.model)
     check_base(options.base_model)
     for other in options.seeds_from:
-        if target_of(RunLocation.of(other)) is None:
+        if begun_as(RunLocation.of(other)) is None:
             raise TunerError(f"--seeds-from {other}: there is no run")
     find_space(options)
     find_layers(options)
@@ -71,12 +73,13 @@ def prepare(
         on_found: is called as soon as the model was found.
         tracking_uri, device, driver_pid: see `SearchJob`.
     """
-    from cluster.app.driver.run_target import target_here
+    from cluster.app.driver.begun import target_here
     from cluster.app.driver.warm_start import NONE, base_for, seeds_for
     from spaces.design_space.default_schedule import default_candidate
     from spaces.frontends.model import load_model
     from spaces.lowering.extract_tasks import describe_untuned, extract
     from spaces.lowering.lower import lower
+    from spaces.precision.convert import in_precision
 
     space, layers = find_space(options), try_layers(options)
     if layers.cost_model is not None and options.base_model not in (NONE, SHIPPED):
@@ -85,7 +88,8 @@ def prepare(
     target = target or target_here(run, options.target)
     options = replace(options, target=target, space=space, space_arguments="")
     base = base_for(options.base_model, options.target, tracking_uri)
-    lowered = lower(model.module, options.target)
+    precision = find_precision(options, run, model)
+    lowered = lower(in_precision(model, precision).module, options.target)
     tasks = tuple(extract(lowered, options.target, options.only, model.shapes))
     others = [local(RunLocation.of(other)) for other in options.seeds_from]
     tasks, notes = with_space(tasks, space)
@@ -94,7 +98,7 @@ def prepare(
     _refuse_symbolic(tasks, layers)
     libraries = collect_offers(layers, tasks)
     left = describe_untuned(lowered, model.shapes)
-    folder, goes_on = _open(options, run, model, layers)
+    folder, goes_on = _open(options, run, model, layers, precision)
     return SearchJob(
         # A model from memory stays in this process.
         options=replace(options, model=replace(options.model, program=None)),
@@ -109,6 +113,7 @@ def prepare(
         note="; ".join(filter(None, (left, *notes, *libraries.notes, *goes_on))),
         layers=layers,
         libraries=libraries.candidates,
+        precision=precision,
     )
 
 
@@ -127,11 +132,15 @@ def _refuse_symbolic(tasks: Sequence[Task], layers: Layers) -> None:
 
 
 def _open(
-    options: TuneOptions, run: RunLocation, model: Model, layers: Layers
+    options: TuneOptions,
+    run: RunLocation,
+    model: Model,
+    layers: Layers,
+    precision: Precision | None,
 ) -> tuple[RunFolder, list[str]]:
     """Open the run folder, and put the model into it. Return it, and lines for the user on layers
     that are not those which it was begun with."""
-    wanted = _manifest(options, model, layers)
+    wanted = replace(_manifest(options, model, layers), precision=precision)
     remote = remote_run(run) if run.is_url else None
     if remote is not None:
         begin(remote, wanted)

@@ -14,6 +14,7 @@ from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 from spaces.templates.contraction.roles import Roles, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
+from spaces.templates.contraction.weights import count_packed_bits, is_constant, list_constants
 from tuner.task import Instance, Shapes, Task
 
 
@@ -235,15 +236,15 @@ def read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Ope
     Args:
         values: as for `describe`.
     """
-    constants = _constants(match.function)
+    constants = list_constants(match.function)
     loads = factors(match.main) or []
     stages = [before and match.schedule.get(before) for before in match.stages.before]
-    packed = [stage and _count_packed_bits(stage, constants) for stage in stages]
+    packed = [stage and count_packed_bits(stage, constants) for stage in stages]
     first, second = (
         Operand(
             shape=tuple(value_of(d, values) or 0 for d in load.source.shape),
             bits=tvm_compat.element_bits(load.source.dtype),
-            constant=bits is None and _is_constant(load, stage, constants),
+            constant=bits is None and is_constant(load, stage, constants),
             staged=stage is not None,
             packed_bits=bits,
         )
@@ -368,44 +369,3 @@ def _step(number: int, index: Sequence[Index], load: Any, values: Mapping[str, i
         return None
     sizes = [value_of(d, values) or 0 for d in load.source.shape]
     return sum(e.steps.get(number, 0) * prod(sizes[d + 1 :]) for d, e in enumerate(index))
-
-
-def _constants(function: Any) -> list[Any]:
-    free = tvm_compat.attribute(function, tvm_compat.LAYOUT_FREE) or []
-    return [function.params[int(i)] for i in free]
-
-
-def _is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
-    """Whether an operand is a constant, or computed from one alone."""
-    sources = [load.source] if stage is None else [region.source for region in stage.reads]
-    return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)
-
-
-def _count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
-    """Bits that a stage reads for each number that it makes of constants; None where it makes it
-    of anything else, of as many bits as it has, or reads so that no panels can be packed."""
-    sources = [region.source for region in stage.reads]
-    if not sources or not all(rewrite.is_among(s, constants) for s in sources):
-        return None
-    if all(find_panel_dims(stage, dim) is None for dim in range(len(stage.body.indices))):
-        return None
-    sizes = [tvm_compat.param_shape(source) or [] for source in (stage.writes[0].source, *sources)]
-    if not all(isinstance(size, int) and size for shape in sizes for size in shape):
-        return None
-    elements, *counts = (prod(int(size) for size in shape) for shape in sizes)
-    bits = [tvm_compat.element_bits(source.dtype) for source in sources]
-    read = sum(count * each for count, each in zip(counts, bits, strict=True)) / elements
-    return read if read < tvm_compat.element_bits(stage.writes[0].source.dtype) else None
-
-
-def find_panel_dims(stage: Any, dim: int) -> list[int] | None:
-    """For each tensor that a stage reads, the dimension along which it reads what it writes along
-    one dimension; None where there is not one such in each."""
-    index = stage.body.indices[dim]
-    found: list[int] = []
-    for region in stage.reads:
-        places = [d for d, part in enumerate(region.region) if part.min.same_as(index)]
-        if len(places) != 1:
-            return None
-        found += places
-    return found

@@ -20,10 +20,11 @@ from spaces.templates.contraction.knob_model import (
     is_padded,
     tiling,
 )
-from spaces.templates.contraction.match import Stages, find_panel_dims, tidy_stages
+from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
+from spaces.templates.contraction.weights import find_panel_dims
 
 _COPY_CHUNK = 2048
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tuner.candidate import Candidate, CandidateKind
 from tuner.errors import TunerError
+from tuner.precision import Perplexity, Precision, PrecisionError
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.storage.base import begin_session
 from tuner.storage.facts import Defaults, SessionAlive, SessionEnded, Sizes, Tasks
@@ -48,6 +49,7 @@ def store_of(*records: Record) -> MemoryStore:
 class TestStatus:
     def test_an_empty_run(self) -> None:
         assert status_json(view_run(MemoryStore())) == {
+            "precision": None,
             "trials": 0,
             "ok": 0,
             "censored": 0,
@@ -59,6 +61,24 @@ class TestStatus:
             "tasks": [],
             "spaces": [],
             "toolchains": [],
+        }
+
+    def test_a_precision_is_told_without_the_ranges_of_its_rows(self) -> None:
+        error = PrecisionError(2, 0.5, 0.01, 0.5, Perplexity(9.0, 10.0))
+        known = Precision("auto", "int8", "it suits", "rows", ((-1.0, 1.0),), error)
+        told = status_json(view_run(store_of()), known)["precision"]
+        assert told == {
+            "asked": "auto",
+            "name": "int8",
+            "why": "it suits",
+            "rows": "rows",
+            "error": {
+                "inputs": 2,
+                "largest": 0.5,
+                "relative": 0.01,
+                "logits": 0.5,
+                "perplexity": {"before": 9.0, "after": 10.0},
+            },
         }
 
     def test_a_run_under_way(self) -> None:
@@ -102,6 +122,7 @@ class TestStatus:
             "gflops": None,
         }
         assert status_json(view_run(store)) == {
+            "precision": None,
             "trials": 5,
             "ok": 2,
             "censored": 1,

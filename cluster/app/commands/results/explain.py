@@ -34,14 +34,15 @@ def explain(run: RunLocation, task: str | None, as_json: bool) -> None:
     dimensions are left out: `tuner best` shows their kernels.
     """
     from cluster.app.driver.best_schedules import best_explained
+    from tuner.view.as_json import precision_json
 
-    with nothing_on_stdout(as_json), open_run(run) as (_, store):
+    with nothing_on_stdout(as_json), open_run(run) as (manifest, store):
         said = best_explained(store, task)
     left_out = list(_explain_left_out(said, task))
     if task is not None and not said.rows:
         raise TunerError(left_out[0])
     if as_json:
-        print_json({"tasks": said.rows})
+        print_json({"precision": precision_json(manifest.precision), "tasks": said.rows})
         return
     for row in said.rows:
         _print(row)

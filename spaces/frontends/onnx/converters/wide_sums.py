@@ -11,11 +11,7 @@ from typing import Any
 from spaces.frontends.precision import WIDE
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES
-
-_SUMMING = frozenset(
-    {"relax.matmul"}
-    | {f"relax.nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")}
-)
+from spaces.lowering.relax_rewrite import SUMMING, summed_in
 
 
 def accumulate_wide(module: Any) -> Any:
@@ -30,8 +26,8 @@ def accumulate_wide(module: Any) -> Any:
             call = self.visit_expr_post_order(call)
             if not _sums_narrow(call):
                 return call
-            wide = relax.Call(call.op, call.args, _with_wide_result(call.attrs), call.ty_args)
-            return relax.op.astype(self.builder_.emit(wide), tvm_compat.param_dtype(call))
+            wide = self.builder_.emit(summed_in(call, call.args, WIDE))
+            return relax.op.astype(wide, tvm_compat.param_dtype(call))
 
     widener = Widener(module)
     for variable, function in module.functions.items():
@@ -43,7 +39,7 @@ def accumulate_wide(module: Any) -> Any:
 
 def _sums_narrow(call: Any) -> bool:
     return (
-        tvm_compat.operator_name(call) in _SUMMING
+        tvm_compat.operator_name(call) in SUMMING
         and tvm_compat.param_dtype(call.args[0]) in HALVES
         and call.attrs.out_dtype in (None, "", *HALVES)
     )
@@ -55,12 +51,3 @@ def _holds_narrow_sum(function: Any) -> bool:
     found: list[bool] = []
     post_order_visit(function, lambda node: found.append(_sums_narrow(node)))
     return any(found)
-
-
-def _with_wide_result(attributes: Any) -> Any:
-    """Attributes of an operator that gives its sums as they are."""
-    import tvm
-
-    about = attributes.__tvm_ffi_type_info__
-    same = {field.name: getattr(attributes, field.name) for field in about.fields}
-    return tvm.ir.make_node(about.type_key, **{**same, "out_dtype": WIDE})

@@ -69,7 +69,8 @@ def test_flags_become_options(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     flags = (
         "--shape x=1,3 --input ids=int:0..9 --arg m=512 --target llvm --trials 64 --seed 3 "
-        "--time-budget 1h30m --effort quick --only conv* --run runs/x --address 127.0.0.1:6379"
+        "--time-budget 1h30m --effort quick --only conv* --run runs/x --address 127.0.0.1:6379 "
+        "--precision int8 --calibrate rows.npz --max-error 2%"
     )
     assert run(["tune", "m.onnx", *flags.split()]) == 0
     options, uri = asked[0]
@@ -84,6 +85,8 @@ def test_flags_become_options(
         RunLocation("runs/x"),
         "127.0.0.1:6379",
     )
+    assert (options.precision, options.calibrate) == ("int8", "rows.npz")
+    assert options.max_error == 0.02
     assert options.strategy == "evolutionary"
     assert options.effort.timing.cut is not None
     assert "runs/x" in capsys.readouterr().out

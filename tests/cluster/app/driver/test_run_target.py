@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.app.driver.begun import read_begun_target, target_here
 from cluster.app.driver.export import bench_here
 from cluster.app.driver.prepare import prepare
-from cluster.app.driver.run_target import read_begun_target, target_here
 from cluster.app.driver.warm_start import seeds_for
 from cluster.search.job import SearchJob
 from spaces.targets.config import canonical

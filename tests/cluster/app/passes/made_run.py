@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tuner.candidate import Candidate
+from tuner.precision import Precision
 from tuner.record import Measurement, Record, Status, Trial
 from tuner.request.model_spec import ModelSpec
 from tuner.run_location import RunLocation
@@ -18,11 +19,16 @@ from tuner.task import Task
 
 
 def made_run(
-    folder: Path, text: str, target: str, faster: Callable[[Task], Candidate | None]
+    folder: Path,
+    text: str,
+    target: str,
+    faster: Callable[[Task], Candidate | None],
+    precision: Precision | None = None,
 ) -> Path:
     """A run of the model that the function `network` in a text makes.
 
     Args:
+        precision: types of its products; None for its own.
         faster: the candidate that won each task, in a quarter of its default's time; None where the
             default did.
     """
@@ -31,11 +37,13 @@ def made_run(
     from spaces.frontends.model_copy import save_model_copy
     from spaces.lowering.extract_tasks import extract
     from spaces.lowering.lower import lower
+    from spaces.precision.convert import in_precision
 
     (folder / "network.py").write_text(text)
     model = load_model(ModelSpec(f"{folder}/network.py:network"))
-    tasks = extract(lower(model.module, target), target)
-    run, _ = open_run(folder / "run", Manifest("network", model.content_hash, target))
+    tasks = extract(lower(in_precision(model, precision).module, target), target)
+    manifest = Manifest("network", model.content_hash, target, precision=precision)
+    run, _ = open_run(folder / "run", manifest)
     save_model_copy(model, run.model_dir)
     with closing(open_store(RunLocation.of(run.root), run)) as store:
         defaults = {task.key: default_candidate(task) for task in tasks}

@@ -1,0 +1,1 @@
+"""A model's products in other types than it has them in."""

@@ -1,0 +1,73 @@
+"""Matrix products whose weights are of 4 bits, in blocks with a scale each, as `MatMulNBits` has
+them: packed in the module, and made floats of by a program of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spaces.frontends.onnx.converters.elementwise.packed_codes import (
+    emit_unpacked,
+    pack,
+)
+from spaces.frontends.precision import WIDE, in_type
+from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import constant, summed_in
+from spaces.precision.products import Array, is_matrix_product, weight_of
+
+BLOCK = 32
+"""Terms that share a scale."""
+_BITS, _MIDDLE = 4, 8
+
+
+def in_four_bits(builder: Any, product: Any, _place: int) -> Any:
+    """A change of products: of matrices whose second operand is a constant matrix of at least a
+    block of terms. Others stay as they are."""
+    weight = weight_of(product) if is_matrix_product(product) else None
+    if weight is None or weight.ndim != 2 or len(weight) < BLOCK:
+        return None
+    codes, scales = quantize(weight)
+    rows = product.args[0]
+    weights = _unpack(builder, codes, scales, len(weight), tvm_compat.param_dtype(rows))
+    sums = builder.emit(summed_in(product, [rows, weights], WIDE))
+    return in_type(builder, sums, tvm_compat.param_dtype(product))
+
+
+def quantize(weight: Array) -> tuple[Array, Array]:
+    """The codes of a matrix of (terms, columns), and the scale of each block.
+
+    The number of a block that is farthest from zero becomes -8, as onnxruntime's quantizer has it
+    (`MatMulNBits`, symmetric), so that all sixteen codes are used.
+
+    Returns:
+        Codes from -8 to 7 of (columns, terms of whole blocks), in int32, and scales of (columns,
+        blocks).
+    """
+    depth, columns = weight.shape
+    spare = -depth % BLOCK
+    blocks = np.pad(weight.T, ((0, 0), (0, spare))).reshape(columns, -1, BLOCK)
+    farthest = np.argmax(np.abs(blocks), axis=-1, keepdims=True)
+    scales = np.take_along_axis(blocks, farthest, axis=-1) / np.float32(-_MIDDLE)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        steps = np.where(scales == 0, 0, np.rint(blocks / scales))
+    codes = np.clip(np.nan_to_num(steps), -_MIDDLE, _MIDDLE - 1).astype("int32")
+    return codes.reshape(columns, -1), scales[..., 0].astype(WIDE)
+
+
+def _unpack(builder: Any, codes: Array, scales: Array, depth: int, dtype: str) -> Any:
+    """The weights of (terms, columns) that codes stand for."""
+    from tvm import te
+
+    packed = pack(codes, "int4")
+    columns = len(codes)
+
+    def unpack(table: Any, scale: Any) -> Any:
+        def weight(row: Any, column: Any) -> Any:
+            code = packed.read(table, (column, row))
+            real = (code - float(_MIDDLE)) * scale[column, row // BLOCK].astype(WIDE)
+            return real.astype(dtype)
+
+        return te.compute((depth, columns), weight, name="unpacked")
+
+    return emit_unpacked(builder, unpack, packed.tensor, constant(scales))
