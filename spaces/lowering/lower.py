@@ -37,7 +37,7 @@ from spaces.lowering.told_numbers import tell_by_shapes
 from spaces.lowering.weights.byte_rows import round_rows
 from spaces.lowering.weights.constants import give_packed, hold_packed, mark_constants
 from spaces.lowering.weights.unpacking import unpack_in_products
-from spaces.lowering.weights.widening import widen_products
+from spaces.lowering.weights.widening import keep_apart, widen_products
 from spaces.targets.backends import backend_of, load
 from spaces.targets.cpu import multiplies_bytes
 from spaces.targets.target import resolve_target
@@ -184,7 +184,6 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
-        transform.FuseOps(),
     ]
     fused = [
         transform.FuseTIR(),
@@ -195,7 +194,7 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
     if packs_weights:
         module, narrow = hold_packed(widen_products(module), "narrow_weight")
         packed = {**packed, **narrow}
-    grouped = Sequential(chosen)(module)
+    grouped = transform.FuseOps()(keep_apart(Sequential(chosen)(module)))
     if packs_weights:
         grouped = unpack_in_products(grouped, packed)
     return give_packed(Sequential(fused)(tell_by_shapes(grouped)), packed)

@@ -13,6 +13,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import builder_without, replace_vars, straight_bindings
 from spaces.lowering.weights.constants import unpacks
+from spaces.lowering.weights.widening import WIDENS
 
 _GRAPH = "main"
 _PRODUCT = 4
@@ -43,16 +44,24 @@ def unpack_in_products(module: Any, packed: Container[str]) -> Any:
     """
     graph = module[_GRAPH]
     bindings = straight_bindings(graph)
-    if bindings is None or not packed:
+    if bindings is None:
         return module
     programs = {b.var: found for b in bindings if (found := _read(module, b)) is not None}
     made = {
         var: program
         for var, program in programs.items()
-        if any(unpacks(module, b.value) for b in program.bindings)
-        and all(_is_packed(operand, packed) for operand in program.operands)
+        if _is_widening(module, program)
+        or (
+            any(unpacks(module, b.value) for b in program.bindings)
+            and all(_is_packed(operand, packed) for operand in program.operands)
+        )
     }
     return _write(module, graph, bindings, programs, made) if made else module
+
+
+def _is_widening(module: Any, program: _Program) -> bool:
+    calls = [b.value for b in program.bindings if tvm_compat.is_call_tir(b.value)]
+    return len(calls) == 1 and tvm_compat.attribute(module[calls[0].args[0]], WIDENS) is not None
 
 
 def _is_packed(operand: Any, packed: Container[str]) -> bool:
@@ -72,12 +81,7 @@ def _read(module: Any, binding: Any) -> _Program | None:
         if len(call.args) != 2:
             return None  # it is told numbers
         operands = tuple(call.args[1].fields)
-        params = tuple(relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(operands))
-        inner = relax.Call(
-            call.op, [call.args[0], relax.Tuple([*params])], call.attrs, call.ty_args
-        )
-        result = relax.DataflowVar("result", binding.var.ty)
-        return _Program(params, operands, (relax.VarBinding(result, inner),), result)
+        return _one_call(call, operands, [operand.ty for operand in operands], binding.var.ty)
     function = _callee(module, call)
     inside = None if function is None else straight_bindings(function)
     if function is None or inside is None or not isinstance(function.body.body, relax.Var):
@@ -85,6 +89,33 @@ def _read(module: Any, binding: Any) -> _Program | None:
     if not all(tvm_compat.is_call_tir(b.value) or _is_name(b) for b in inside):
         return None
     return _Program(tuple(function.params), tuple(call.args), tuple(inside), function.body.body)
+
+
+def _one_call(
+    call: Any, operands: Sequence[Any], kinds: Sequence[Any], result_kind: Any
+) -> _Program:
+    """The program that makes a call with operands and a result of some types."""
+    from tvm import relax
+
+    params = tuple(relax.Var(f"p{i}", kind) for i, kind in enumerate(kinds))
+    inner = relax.Call(call.op, [call.args[0], relax.Tuple([*params])], call.attrs, [result_kind])
+    result = relax.DataflowVar("result", result_kind)
+    return _Program(params, tuple(operands), (relax.VarBinding(result, inner),), result)
+
+
+def _in_sizes_of(param: Any, program: _Program) -> _Program:
+    """A program that widens, its sizes named as those of the parameter that it is to make."""
+    from tvm import relax
+
+    (operand,) = program.operands
+    call = program.bindings[0].value
+    kind = relax.TensorType(param.ty.shape, operand.ty.dtype)
+    return _one_call(call, [operand], [kind], param.ty)
+
+
+def _is_open(param: Any) -> bool:
+    """Whether a parameter has a size that only a run knows; then it is no weight."""
+    return any(tvm_compat.as_int(size) is None for size in param.ty.shape.values)
 
 
 def _is_name(binding: Any) -> bool:
@@ -162,7 +193,11 @@ def _join(program: _Program, made: dict[Any, _Program]) -> tuple[Any, list[Any]]
     pairs = list(zip(program.params, program.operands, strict=True))
     kept = [pair for pair in pairs if pair[1] not in made]
     take([param for param, _ in kept], [operand for _, operand in kept])
-    inside = [(param, made[operand]) for param, operand in pairs if operand in made]
+    inside = [
+        (param, _in_sizes_of(param, made[operand]) if _is_open(param) else made[operand])
+        for param, operand in pairs
+        if operand in made
+    ]
     for _, unpacking in inside:
         take(unpacking.params, unpacking.operands)
     builder = relax.BlockBuilder()

@@ -1,8 +1,8 @@
-"""Products in halves, of which a CPU makes floats first: rows before, weights in the product.
+"""Products in halves, of which a CPU makes floats first, in the product.
 
-A CPU without instructions for halves multiplies in float32. Rows become float32 in the program that
-writes them, once; weights stay halves in memory and are widened by what reads them (see
-`spaces.lowering.weights.unpacking`), which halves the bytes that a product with few rows waits for.
+A CPU without instructions for halves multiplies in float32. Weights stay halves in memory and are
+widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes that a
+product with few rows waits for; so are rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from spaces.lowering.weights.constants import UNPACKS
 
 _PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 _WIDE = "float32"
+WIDENS = "tuner.widens"
+"""Attribute of a program that makes float32 of halves that a run computes."""
+_PATTERN, _OPAQUE = "op_pattern", 8
+"""TVM's attribute for what a program may be fused with, and its number for nothing."""
 
 
 def widen_products(module: Any) -> Any:
@@ -49,14 +53,29 @@ def _is_narrow(call: Any) -> bool:
 
 
 def _widen(builder: Any, operand: Any) -> Any:
-    """An operand in float32; of a constant by a program of its own, so that it stays narrow."""
-    from tvm import relax, te
+    """An operand in float32, by a program of its own that a product can take in."""
+    from tvm import te
 
-    if not tvm_compat.is_constant(operand):
-        return relax.op.astype(operand, _WIDE)
-    narrow = te.placeholder([*operand.ty.shape.values], str(operand.ty.dtype), "narrow")
-    wide = te.compute(narrow.shape, lambda *place: narrow(*place).astype(_WIDE), "widened")
-    program = te.create_prim_func([narrow, wide]).without_attr(tvm_compat.GLOBAL_SYMBOL)
-    program = program.with_attr({UNPACKS: True, tvm_compat.NO_ALIAS: True})
-    variable = builder.add_func(program, "widened")
-    return relax.call_tir(variable, [operand], relax.TensorType(operand.ty.shape, _WIDE))
+    def widened(narrow: Any) -> Any:
+        return te.compute(narrow.shape, lambda *place: narrow(*place).astype(_WIDE), name="widened")
+
+    kind = UNPACKS if tvm_compat.is_constant(operand) else WIDENS
+    return builder.call_te(
+        widened, operand, primfunc_name_hint="widened", primfunc_attrs={kind: True}
+    )
+
+
+def keep_apart(module: Any) -> Any:
+    """A module whose programs that widen operands are fused with nothing by TVM's FuseOps.
+
+    Fused with what rounds to bfloat16, a program would not round: TVM computes in float32 inside of
+    a program, and leaves out a conversion there and back.
+    """
+    from tvm.ir import IRModule
+
+    def mark(function: Any) -> Any:
+        apart = tvm_compat.attribute(function, WIDENS) is not None
+        return function.with_attr(_PATTERN, _OPAQUE) if apart else function
+
+    functions = {variable: mark(f) for variable, f in module.functions.items()}
+    return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
