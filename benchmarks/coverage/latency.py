@@ -22,14 +22,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmarks.command import cores_of, say, workplace
 from benchmarks.coverage.check_child import dims_of
 from benchmarks.coverage.networks import TIMED
-from benchmarks.coverage.side import Side
+from benchmarks.coverage.side import race_sides
 from benchmarks.figures import spread
 from benchmarks.machine import about
 from tuner import checks
@@ -39,8 +38,6 @@ from tuner.request.options import SHIPPED
 _ROOT = Path(__file__).parents[2]
 _EXPORT_LIMIT_S, _MORE_S = 300.0, 900.0
 _SIDES = ("ours", "onnxruntime", "openvino")
-_PAUSE_S = 0.15
-"""A thread pool spins for a while after its work is done; the next side should not feel it."""
 _SIZES = 5
 
 
@@ -73,7 +70,7 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
         folder, run = Path(made), runs / name.replace(", ", "-").replace(" ", "-")
         try:
             _done("benchmarks.coverage.export_child", name, "dynamo", made, limit_s=_EXPORT_LIMIT_S)
-            row |= _tuned(folder, run, target, options.time_budget, options.base_model)
+            row |= tune_file(folder, run, target, options.time_budget, options.base_model)
             row |= _raced(folder, cores, options.rounds)
         except TunerError as error:
             return {**row, "failure": str(error)}
@@ -83,7 +80,9 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
-def _tuned(folder: Path, run: Path, target: str, budget: str, base_model: str) -> dict[str, Any]:
+def tune_file(
+    folder: Path, run: Path, target: str, budget: str, base_model: str = SHIPPED
+) -> dict[str, Any]:
     """Tune, and leave `model.so` in the folder."""
     model, limit_s = folder / "model.onnx", checks.duration_s(budget) + _MORE_S
     dims = dims_of(json.loads((folder / "about.json").read_text())["tuned"], model)
@@ -108,31 +107,15 @@ def _raced(folder: Path, cores: int, rounds: int) -> dict[str, Any]:
     """Milliseconds of each side at each size."""
     about_it = json.loads((folder / "about.json").read_text())
     numbers = _chosen(about_it["samples"], about_it["tuned"])
-    samples: dict[str, dict[int, list[float]]] = {}
-    failed, errors = {}, {}
-    with ExitStack() as stack:
-        sides = {}
-        for name in _SIDES:
-            try:
-                sides[name] = side = stack.enter_context(Side(name, folder, cores, numbers))
-            except TunerError as error:
-                failed[name] = str(error)
-            else:
-                errors[name] = side.error
-                samples[name] = {number: [] for number in numbers}
-        order = list(sides)
-        for turn in range(rounds):
-            for name in (*order[turn % len(order) :], *order[: turn % len(order)]):
-                time.sleep(_PAUSE_S)
-                for number in numbers:
-                    samples[name][number].append(sides[name].ms(number))
+    raced = race_sides({name: (name, folder) for name in _SIDES}, cores, numbers, rounds)
     told = {
         _told(about_it["samples"][number]): {
-            name: spread(samples[name][number]) if name in samples else None for name in _SIDES
+            name: spread(raced.samples_ms[name][number]) if name in raced.samples_ms else None
+            for name in _SIDES
         }
         for number in numbers
     }
-    return {"error": errors.get("ours"), "failed": failed, "sizes": told}
+    return {"error": raced.errors.get("ours"), "failed": raced.failed, "sizes": told}
 
 
 def _chosen(samples: Sequence[Mapping[str, int]], tuned: Mapping[str, Sequence[int]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""One side of a race, a process of its own that is asked for one sample at a time."""
+"""The sides of a race, each a process of its own that is asked for one sample at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -16,6 +19,8 @@ from tuner.errors import TunerError
 
 _ROOT = Path(__file__).parents[2]
 _READY_S, _SAMPLE_S = 180.0, 60.0
+_PAUSE_S = 0.15
+"""A thread pool spins for a while after its work is done; the next side should not feel it."""
 
 
 class Side:
@@ -83,3 +88,47 @@ class Side:
         self._child.kill()
         self._child.communicate()
         self._said.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """What came of a race.
+
+    Attributes:
+        samples_ms: by side and number of a sample, one for each round.
+        errors: the largest of a side's outputs' errors.
+        failed: why a side did not take part.
+    """
+
+    samples_ms: dict[str, dict[int, list[float]]]
+    errors: dict[str, float]
+    failed: dict[str, str]
+
+
+def race_sides(
+    sides: Mapping[str, tuple[str, Path]], cores: int, samples: Sequence[int], rounds: int
+) -> Raced:
+    """Have sides run samples in turns.
+
+    Args:
+        sides: by name, what `benchmarks.coverage.side_child` runs, and in which folder.
+        samples: numbers of those that each runs in each round.
+    """
+    raced = Raced({}, {}, {})
+    with ExitStack() as stack:
+        ready = {}
+        for name, (kind, folder) in sides.items():
+            try:
+                ready[name] = side = stack.enter_context(Side(kind, folder, cores, samples))
+            except TunerError as error:
+                raced.failed[name] = str(error)
+            else:
+                raced.errors[name] = side.error
+                raced.samples_ms[name] = {number: [] for number in samples}
+        order = list(ready)
+        for turn in range(rounds):
+            for name in (*order[turn % len(order) :], *order[: turn % len(order)]):
+                time.sleep(_PAUSE_S)
+                for number in samples:
+                    raced.samples_ms[name][number].append(ready[name].ms(number))
+    return raced
