@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.check.compare import difference
+from spaces.frontends.onnx.contributed.packed import IN_BYTES
 from spaces.ir.element_types import eps_of, limits_of
 
 Array = npt.NDArray[Any]
@@ -21,14 +22,22 @@ _NODE = 256.0
 """Bounds in steps of the type, of an element and of the largest element both."""
 _MOST = 0.05
 """The largest relative bound: of types of few bits a whole model is allowed no more than that."""
+_OF_BYTES = 2.0**-8
+"""The relative step of a number that was rounded to 8 bits by the largest one of its block."""
 
 
 def coarsest_step(proto: Any) -> float:
-    """The relative step of the shortest float of 16 bits that a graph computes in; 0 without any.
+    """The relative step of the coarsest rounding within a graph: of the shortest float of 16 bits
+    that it computes in, or of rows that it allows to have 8 bits; 0 without any.
 
-    What is fused is worked out in longer floats, and not rounded to these in between.
+    What is fused is worked out in longer floats, and not rounded to these in between; whether rows
+    are rounded is for each CPU to decide.
     """
     import onnx
+
+    levels = (a.i for n in proto.graph.node for a in n.attribute if a.name == "accuracy_level")
+    if any(level == IN_BYTES for level in levels):
+        return _OF_BYTES
 
     kinds = types_in(proto)
     names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}

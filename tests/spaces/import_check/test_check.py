@@ -16,6 +16,7 @@ from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, find_left_open, onnx_source
 from spaces.targets.target import resolve_target
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
+from tests.spaces.frontends.onnx.packed_networks import product
 from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import ImportCheck, Limits
 
@@ -81,6 +82,15 @@ def test_concatenations_of_concatenations_are_compared_by_right_code(tmp_path: P
     graph = helper.make_graph(nodes, "both_ways", inputs, [value("y", 1, (12, 2, 48))])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     check = check_import(model_of(proto, tmp_path), resolve_target("llvm"), (), LIMITS)
+    assert check.state == "passed", check.said
+
+
+@pytest.mark.parametrize("target", [TARGET, resolve_target("llvm")])
+def test_rows_that_onnxruntime_rounds_may_be_whole(tmp_path: Path, target: str) -> None:
+    """Of `MatMulNBits` with `accuracy_level` 4: this CPU may multiply bytes or not."""
+    proto, _ = product(4, 32, "packed", columns=48, depth=256, accuracy_level=4)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 6
+    check = check_import(model_of(proto, tmp_path), target, (), LIMITS)
     assert check.state == "passed", check.said
 
 

@@ -30,7 +30,7 @@ from spaces.lowering.relax_rewrite import constant
 from spaces.lowering.weights.byte_rows import ROUNDED_ROWS
 
 _BITS = (2, 4, 8)
-_IN_BYTES = 4
+IN_BYTES = 4
 """Of `accuracy_level`: rows may be rounded to 8 bits."""
 
 
@@ -118,7 +118,7 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
         return te.compute((depth, columns), weight, name="unpacked")
 
     attrs: dict[str, Any] = {}
-    if groups is None and int(read_attribute(node, "accuracy_level", 0)) == _IN_BYTES:
+    if groups is None and int(read_attribute(node, "accuracy_level", 0)) == IN_BYTES:
         attrs[ROUNDED_ROWS] = [bits, block, depth, columns]
     return emit_unpacked(builder, unpack, codes.tensor, scales, *more, **attrs)
 
