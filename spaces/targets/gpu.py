@@ -134,11 +134,17 @@ def gpu_of(target_json: str) -> Gpu:
         shared_bytes=min(asked, STATIC_SHARED_BYTES),
         dynamic_shared_bytes=max(asked, numbers.block_shared_bytes),
         numbers=numbers,
-        madds=64 if architecture in _FEW_MADDS else 128,
+        madds=128 if has_many_madds(architecture) else 64,
         architecture=architecture,
         tensor_operations=_since(_TENSOR_OPERATIONS, architecture),
         resident_blocks=_since(_RESIDENT_BLOCKS, architecture),
     )
+
+
+def has_many_madds(architecture: int) -> bool:
+    """Whether a multiprocessor starts as many multiply-adds in float32 as instructions in a cycle,
+    and not half as many."""
+    return architecture not in _FEW_MADDS
 
 
 def _since(rows: Sequence[tuple[int, int]], architecture: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
-from spaces.templates.products.source import Source
+from spaces.templates.products.source import Source, keep_apart
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
     BYTES,
@@ -19,7 +19,6 @@ from spaces.templates.tensor_cores.tile import (
     SINGLES,
     element_of,
 )
-from spaces.templates.thread_program import keep
 
 _WORD = 4
 """Bytes of the least copy that threads have under way."""
@@ -66,9 +65,7 @@ class Operand:
         each = UNIT // self._element.bytes
         turns = range(-(-self.rows * self.depth // (each * self._threads)))
         rows = (self._find_piece(thread + turn * self._threads, each)[0] for turn in turns)
-        apart = [self.source.take_apart(row + r) for r in rows]
-        known = iter(keep(self._t, [place for at in apart for place in at.values()]))
-        self._aimed = [{axis: next(known) for axis in at} for at in apart]
+        self._aimed = keep_apart(self._t, [self.source.take_apart(row + r) for r in rows])
 
     def move(
         self,

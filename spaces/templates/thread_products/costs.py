@@ -135,9 +135,12 @@ def traits(product: Product, gpu: Gpu, tile: k.ThreadTile) -> npt.NDArray[np.flo
 
 def _count_issues(product: Product, tile: k.ThreadTile) -> Any:
     """Instructions of a thread in a step."""
-    copies = sum(k.count_copies(product, tile, operand) for operand in range(2))
+    copying: Any = 0.0
+    for operand in range(2):
+        each = _COPY_ISSUES + rates.WINDOW_ISSUES * product.slides(operand)
+        copying = copying + each * k.count_copies(product, tile, operand)
     each = tile.sums + tile.row_vectors + tile.column_vectors
-    return each * tile.depth + _COPY_ISSUES * copies + _STEP_ISSUES
+    return each * tile.depth + copying + _STEP_ISSUES
 
 
 def _count_wavefronts(product: Product, tile: k.ThreadTile) -> Any:

@@ -23,14 +23,16 @@ DEPTH, STAGES, GROUP = "depth", "stages", "group"
 VECTOR, ITEM = 4, 4
 """Numbers of a vector, of 16 bytes, and bytes of one."""
 _MOST_THREADS, _LEAST_WARPS = 512, 2
-_MOST_COPIES = 32
-"""Of a thread in a stage."""
+_MOST_COPIES, _MOST_WINDOWS = 32, 16
+"""Of a thread in a stage; fewer of windows, since it takes registers to find each of them."""
 _MOST_PRODUCTS = 2048
 """Of a thread in a stage, which are written one by one."""
 _OTHER_REGISTERS = 40
 """Of a thread, besides sums and factors: addresses of what it copies and reads."""
 _PLACE_REGISTERS = 2
 """Of a row that a copy begins in, as far as the compiler's spills tell."""
+_OPEN_REGISTERS = 16
+"""Of a thread, for sizes of windows that are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,25 @@ def count_registers(product: Product, gpu: Gpu, tile: ThreadTile) -> Any:
 
 def _count_places(product: Product, tile: ThreadTile, operand: int) -> Any:
     """Registers for the rows of an operand that a thread copies from: of an open number each is
-    kept within it by itself."""
-    own = _PLACE_REGISTERS * count_copies(product, tile, operand)
-    return own if _is_open(product, operand) else 0
+    kept within it by itself, and of windows the place on each axis, as that of its terms."""
+    copies = count_copies(product, tile, operand)
+    if not product.slides(operand):
+        return _PLACE_REGISTERS * copies if _is_open(product, operand) else 0
+    rows = _count_rows(product, tile, operand)
+    found = (_PLACE_REGISTERS + len(product.axes_of(operand))) * rows
+    found = found + len(product.terms) * np.maximum(copies // rows, 1)
+    return found + _OPEN_REGISTERS * product.c.symbolic
+
+
+def _count_rows(product: Product, tile: ThreadTile, operand: int) -> Any:
+    """Rows of an operand that a thread copies from: where these are dense, and its copies are all
+    of other terms, there is one."""
+    copies = count_copies(product, tile, operand)
+    if not product.turned[operand]:
+        return copies
+    rows = tile.rows if operand == product.c.rows_of else tile.columns
+    lines = tile.threads // np.minimum(rows // width_of(product, operand), WARP)
+    return np.minimum(np.maximum(copies * lines // tile.depth, 1), copies)
 
 
 def _is_open(product: Product, operand: int) -> bool:
@@ -171,5 +189,6 @@ def feasible(product: Product, gpu: Gpu, tile: ThreadTile) -> npt.NDArray[np.boo
     good &= tile.shared_bytes <= gpu.dynamic_shared_bytes
     good &= tile.sums * tile.depth <= _MOST_PRODUCTS
     for operand in range(2):
-        good &= count_copies(product, tile, operand) <= _MOST_COPIES
+        most = _MOST_WINDOWS if product.slides(operand) else _MOST_COPIES
+        good &= count_copies(product, tile, operand) <= most
     return np.asarray(good, dtype=np.bool_)

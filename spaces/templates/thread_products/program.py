@@ -12,6 +12,7 @@ from spaces.targets.gpu import WARP, Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
+from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
@@ -52,17 +53,15 @@ class _Writer:
         ahead: bool,
     ) -> None:
         self._t, self._tile, self._ahead = T, tile, ahead
-        extents = [axis.dom.extent for axis in main.iter_vars]
+        extents = read_extents(product, main)
         numbers = product.sides(0)
         self._sides: list[Operand] = []
         self._late: Operand | None = None
         for number in numbers:
             source = read_source(product, number, epilogue.operands[number], extents)
-            axis = product.dense_axis(number)
-            dense = None if axis is None else product.c.axes[axis].dims[number]
             own = tile_of_operand(product, tile, number)
             late = number == k.late_of(product)
-            way = Operand(T, source, dense, own, threads=tile.threads, ahead=ahead, late=late)
+            way = Operand(T, source, own, threads=tile.threads, ahead=ahead, late=late)
             self._sides.append(way)
             self._late = way if late else self._late
         sides = [(side.source, side.tile.rows) for side in self._sides]

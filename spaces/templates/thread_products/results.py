@@ -77,8 +77,8 @@ class Results:
         if width == 1:
             T.buffer_store(self._result, self._value[0], index)
             return
-        dense = self._product.c.axes[self._product.out_dense or 0].out_dim or 0
-        index[dense] = T.ramp(index[dense], 1, width)
+        # Dimensions behind the dense one, if any, have one place each.
+        index[-1] = T.ramp(index[-1], 1, width)
         T.buffer_store(self._result, self._value[T.ramp(0, 1, width)], index)
 
     def _where_there_is(self, places: Sequence[Any]) -> ExitStack:

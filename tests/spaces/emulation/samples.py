@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,32 @@ def spread(template: Template, number: int) -> list[Knobs]:
         found.append(setting(columns, row))
         counts.update(found[-1].items())
     return found
+
+
+def cover(templates: Mapping[str, Template]) -> list[tuple[str, Knobs]]:
+    """Random settings of some templates in turn, one of each at least, and so many that each value
+    of a knob that is within the limits is in one of them."""
+    rng, found = np.random.default_rng(0), list[tuple[str, Knobs]]()
+    known = {name: every(template) for name, template in templates.items()}
+    feasible = {
+        name: np.flatnonzero(np.isfinite(template.costs_s(known[name])))
+        for name, template in templates.items()
+    }
+    missing = {
+        (knob, value)
+        for name, columns in known.items()
+        for knob in templates[name].choices
+        for value in np.unique(columns[knob][feasible[name]]).tolist()
+    }
+    for number, name in enumerate(cycle(templates)):
+        if number >= len(templates) and not missing:
+            return found
+        columns, rows = known[name], feasible[name]
+        new = sum((columns[knob][rows] == value).astype(int) for knob, value in missing)
+        best = rows[new == np.max(new)] if missing else rows
+        found.append((name, setting(columns, int(rng.choice(best)))))
+        missing -= {*found[-1][1].items()}
+    raise ValueError("there are no templates")
 
 
 def check(sample: Sample) -> list[str]:

@@ -45,6 +45,15 @@ _PRODUCTS = {
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
 }
+_CONVOLUTIONS = {
+    "hopper": (products.HOPPER, ""),
+    "ampere": (products.AMPERE, ""),
+    "ampere singles": (products.AMPERE, "float32"),
+    "old": (OLD, ""),
+    "old singles": (OLD, "float32"),
+}
+"""Devices, each with the type of elements; of none, those of the programs."""
+_WINDOWS = ("3x3 added", "odd groups", "channels first, stride 2", "open batch", "open images")
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""
 
@@ -118,10 +127,20 @@ def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, s
     "number",
     [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
 )
-@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
-def test_samples_of_convolutions_are_right_in_every_layout(target: str, number: int) -> None:
-    drawn = list(convolution_samples.drawn(target, number))
+@pytest.mark.parametrize(("target", "kind"), _CONVOLUTIONS.values(), ids=_CONVOLUTIONS)
+def test_samples_of_convolutions_are_right_in_every_layout(
+    target: str, kind: str, number: int
+) -> None:
+    drawn = list(convolution_samples.drawn(target, number, kind))
     assert len({sample.settings for sample in drawn}) == number
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
+def test_convolutions_that_threads_multiply_are_right_with_each_value_of_a_knob(
+    target: str,
+) -> None:
+    drawn = list(convolution_samples.cover(target, _WINDOWS, "float32"))
     assert wrong(drawn) == {}
 
 

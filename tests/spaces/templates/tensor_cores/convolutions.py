@@ -1,9 +1,9 @@
-"""Convolutions in halves, in every layout and with what networks do to them."""
+"""Convolutions in every layout and with what networks do to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spaces.lowering.extract_tasks import extract
@@ -108,9 +108,10 @@ PROGRAMS: Mapping[str, Convolution] = {
 """Programs by name; no tile divides their sizes."""
 
 
-def task_for(name: str, target: str = AMPERE) -> Task:
-    """The task of a program."""
-    return task_of_convolution(PROGRAMS[name], target)
+def task_for(name: str, target: str = AMPERE, kind: str = "") -> Task:
+    """The task of a program, of elements of another type where one is given."""
+    known = PROGRAMS[name]
+    return task_of_convolution(replace(known, kind=kind or known.kind), target)
 
 
 def task_of_convolution(c: Convolution, target: str) -> Task:

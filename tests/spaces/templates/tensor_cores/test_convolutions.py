@@ -17,7 +17,6 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
-from tests.spaces.emulation.samples import OLD
 from tests.spaces.templates.tensor_cores.convolutions import (
     PROGRAMS,
     Convolution,
@@ -61,16 +60,11 @@ def test_a_convolution_with_a_filter_for_each_channel_is_none() -> None:
     assert not any("product" in name for name in names(task_of_convolution(depthwise, AMPERE)))
 
 
-@pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("target", [AMPERE, HOPPER])
-def test_windows_of_other_types_are_left_to_the_rules(kind: str, kernel: int, target: str) -> None:
-    other = Convolution(2, (9, 9), 48, 32, (kernel, kernel), padding=kernel // 2, kind=kind)
+def test_windows_of_bytes_are_left_to_the_rules(kernel: int, target: str) -> None:
+    other = Convolution(2, (9, 9), 48, 32, (kernel, kernel), padding=kernel // 2, kind="int8")
     assert names(task_of_convolution(other, target)) == []
-
-
-def test_threads_of_older_devices_multiply_no_windows() -> None:
-    assert names(task_for("3x3", OLD)) == []
 
 
 def test_what_is_padded_with_another_number_than_zero_is_left_to_the_rules() -> None:
