@@ -17,12 +17,10 @@ import numpy.typing as npt
 from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import count_left_bytes
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     SINGLES,
-    SPLIT_COUNTS,
-    SPLITS,
     STAGES,
     SWAP,
     Element,

@@ -16,10 +16,9 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 
-SWAP, STAGES, GROUP, SPLITS = "swap", "stages", "group", "splits"
-"""Knobs that all have: whether A gives the result's columns, stages of shared memory, tiles of A
-whose blocks follow one another, and blocks that share the terms of a sum."""
-SPLIT_COUNTS = (1, 2, 4, 8)
+SWAP, STAGES, GROUP = "swap", "stages", "group"
+"""Knobs that all have, besides that of `spaces.templates.products.totals`: whether A gives the
+result's columns, stages of shared memory, and tiles of A whose blocks follow one another."""
 LINE_BYTES, PATTERN_BYTES = 128, 1024
 """Bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the bytes after
 which that repeats."""

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import COPIES_AHEAD, WARP, Gpu, register_limit
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 
 ROW_VECTORS, COLUMN_VECTORS = "row_vectors", "column_vectors"
 ROW_WARPS, COLUMN_WARPS, ROW_LANES = "row_warps", "column_warps", "row_lanes"
@@ -46,6 +48,7 @@ class ThreadTile:
         depth: terms of a stage.
         stages: of shared memory.
         group: tiles of rows whose blocks follow one another.
+        splits: blocks that share the terms of a sum.
     """
 
     row_vectors: Any
@@ -56,6 +59,7 @@ class ThreadTile:
     depth: Any
     stages: Any
     group: Any
+    splits: Any
 
     @property
     def column_lanes(self) -> Any:
@@ -99,6 +103,7 @@ def choices_of(product: Product, gpu: Gpu) -> dict[str, tuple[int, ...]]:
         DEPTH: (8, 16, 32),
         STAGES: (3, 4, 5) if copies_ahead(gpu) else (2,),
         GROUP: (1, 2, 4, 8, 16),
+        SPLITS: SPLIT_COUNTS,
     }
 
 
@@ -110,7 +115,7 @@ def copies_ahead(gpu: Gpu) -> bool:
 def tile_of(knobs: Mapping[str, Any]) -> ThreadTile:
     """The sizes of a setting, or of many."""
     names = (ROW_VECTORS, COLUMN_VECTORS, ROW_WARPS, COLUMN_WARPS, ROW_LANES)
-    return ThreadTile(*(knobs[name] for name in (*names, DEPTH, STAGES, GROUP)))
+    return ThreadTile(*(knobs[name] for name in (*names, DEPTH, STAGES, GROUP, SPLITS)))
 
 
 def count_copies(product: Product, tile: ThreadTile, operand: int) -> Any:
@@ -182,12 +187,17 @@ def _count_held(product: Product, tile: ThreadTile, operand: int) -> Any:
 
 
 def feasible(product: Product, gpu: Gpu, tile: ThreadTile) -> npt.NDArray[np.bool_]:
-    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape.
+
+    Args:
+        product: of the largest shape.
+    """
     good = count_registers(product, gpu, tile) <= register_limit(gpu, tile.threads)
     good &= tile.threads <= np.minimum(_MOST_THREADS, gpu.threads)
     good &= tile.threads >= _LEAST_WARPS * WARP
     good &= tile.shared_bytes <= gpu.dynamic_shared_bytes
     good &= tile.sums * tile.depth <= _MOST_PRODUCTS
+    good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     for operand in range(2):
         most = _MOST_WINDOWS if product.slides(operand) else _MOST_COPIES
         good &= count_copies(product, tile, operand) <= most

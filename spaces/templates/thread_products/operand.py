@@ -116,6 +116,10 @@ class Operand:
         behind: int = self.tile.row(self.tile.copy(turn * self._threads)[0])
         return behind
 
+    def end_at(self, term: Any) -> None:
+        """Say which term is none of the block's any more, if there is one."""
+        (self._terms,) = keep(self._t, [self._t.min(term, self._terms)])
+
     def read_at(self, slot: Any) -> None:
         """Say which slot is that of the thread's first row."""
         self._first = self._t.Bind(slot)

@@ -1,7 +1,8 @@
 """The program of a product that threads multiply.
 
 Each step of a block begins to fill the stage of shared memory that was used last, and multiplies.
-Threads read the factors of a term before they multiply those of the term before it.
+Threads read the factors of a term before they multiply those of the term before it. Where blocks
+share the terms of a sum, a second kernel adds what each of them has left in a workspace.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class _Writer:
             self._sides.append(way)
             self._late = way if late else self._late
         sides = [(side.source, side.tile.rows) for side in self._sides]
-        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, splits=1)
-        self.totals = Totals(T, product, numbers, epilogue, extents, splits=1)
-        self._results = Results(T, product, self.totals, epilogue.result, self._sides)
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
+        self._results = Results(T, product, self.totals, self._sides)
 
     def write(self) -> None:
         """Write what the threads do."""
@@ -82,6 +83,7 @@ class _Writer:
         batch = dict(zip(part.batch, keep(T, [*part.batch.values()]), strict=True))
         warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
         warps = (warp // tile.column_warps, warp % tile.column_warps)
+        self._begin_terms(part.split)
         first = []
         for side, number, *own in zip(self._sides, (part.a, part.b), warps, lanes, strict=True):
             row = side.begin_at(thread, number, batch)
@@ -91,7 +93,15 @@ class _Writer:
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         self._multiply(sums)
-        self._results.store(sums, first, batch)
+        self._results.store(sums, first, batch, part)
+
+    def _begin_terms(self, split: Any) -> None:
+        """Say which terms are those of a block."""
+        self._begin: Any = 0
+        if self._tile.splits > 1:
+            (self._begin,) = keep(self._t, [split * self._grid.steps])
+            for side in self._sides:
+                side.end_at((self._begin + self._grid.steps) * self._tile.depth)
 
     def _multiply(self, sums: Any) -> None:
         """Go through all terms."""
@@ -116,7 +126,7 @@ class _Writer:
     def _copy(self, stage: Any, step: Any) -> None:
         """Begin to fill a stage."""
         for side in self._sides:
-            side.copy(stage, step)
+            side.copy(stage, self._begin + step)
         if self._ahead:
             self._t.evaluate(self._t.ptx["cp.async.commit_group"]())
 

@@ -53,6 +53,7 @@ _CONVOLUTIONS = {
     "old singles": (OLD, "float32"),
 }
 """Devices, each with the type of elements; of none, those of the programs."""
+_LAYOUTS = ("NT", "odd NN", "turned", "rounded", "open layer", "open terms", "open batch")
 _WINDOWS = ("3x3 added", "odd groups", "channels first, stride 2", "open batch", "open images")
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""
@@ -85,16 +86,22 @@ def has_tiles_and_stages(sample: Sample) -> bool:
     return min(spatial, default=3) > 2.5 and (not stages or prod(stages) >= 4)
 
 
-@pytest.mark.parametrize("number", [6, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
+def test_products_that_threads_multiply_are_right_with_each_value_of_a_knob(target: str) -> None:
+    drawn = list(thread_product_samples.cover(target, _LAYOUTS))
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
 def test_samples_of_products_that_threads_multiply_are_right_in_every_layout_and_shape(
-    target: str, number: int
+    target: str,
 ) -> None:
-    drawn = list(thread_product_samples.drawn(target, number))
-    assert len({sample.settings for sample in drawn}) == number
-    if number == _MANY:
-        values = (value for sample in drawn for value in sample.values)
-        assert rare(values, thread_product_samples.values_of(target)) == {}
+    drawn = list(thread_product_samples.drawn(target, _MANY))
+    assert len({sample.settings for sample in drawn}) == _MANY
+    values = (value for sample in drawn for value in sample.values)
+    assert rare(values, thread_product_samples.values_of(target)) == {}
     assert wrong(drawn) == {}
 
 
