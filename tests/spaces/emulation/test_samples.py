@@ -171,6 +171,11 @@ def test_samples_of_templates_for_what_is_bound_by_memory_are_right_in_every_sha
     assert wrong(drawn) == {}
 
 
+def test_convolutions_with_a_filter_for_each_channel_are_right_with_each_value_of_a_knob() -> None:
+    names = [name for name in memory_samples.PROGRAMS if "filters" in name]
+    assert wrong(memory_samples.cover(names)) == {}
+
+
 @pytest.mark.parametrize("name", ["bias and relu", "TN", "open rows", "batched NN"])
 def test_the_best_predicted_of_few_rows_are_right(name: str) -> None:
     best = few_row_samples.space_of(name).ranked[:1]
