@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from spaces.ir import tvm_compat
 from spaces.lowering.layouts.layout_choice import convolution_gain
 from spaces.targets.gpu import COPIES_AHEAD
 from spaces.targets.nvidia.numbers import architecture_of
@@ -18,10 +19,13 @@ class Gains:
     Attributes:
         flops_per_byte: operations that it does while it moves a byte, to an order of magnitude.
         types: of elements, of the convolutions that gain; empty for all.
+        dense_terms: types of kernels whose channels are best next to one another, as far as they
+            come in loads of 16 bytes; of others filters are.
     """
 
     flops_per_byte: int
     types: Collection[str] = ()
+    dense_terms: Collection[str] = ()
 
     def of_convolution(self, flops: int, dtype: str) -> int:
         """The time that running channels-last saves, as the bytes that could be moved in it."""
@@ -29,9 +33,22 @@ class Gains:
             return 0
         return convolution_gain(flops, self.flops_per_byte)
 
+    def lay_out_kernel(self, kernel: Any) -> str:
+        """The layout of a convolution's kernel beside channels that are last.
 
+        Args:
+            kernel: a constant in OIHW.
+        """
+        dtype = str(kernel.ty.dtype)
+        channels = (tvm_compat.tensor_dims(kernel) or ())[1]
+        loads = int(channels) * tvm_compat.element_bits(dtype) % (8 * _LOAD_BYTES) == 0
+        return "OHWI" if loads and dtype in self.dense_terms else "HWIO"
+
+
+_BYTES = ("int8", "uint8")
+_LOAD_BYTES = 16
 CPU = Gains(8)
-_TENSOR_CORES = Gains(150, ("float16", "bfloat16"))
+_TENSOR_CORES = Gains(150, ("float16", "bfloat16", *_BYTES), _BYTES)
 
 
 def cpu_gains(_target: Any) -> Gains:

@@ -68,10 +68,9 @@ def list_families(
 
 
 def _is_taken(product: Product) -> bool:
-    """Whether rows may lie as they do, which of halves may be windows, and errors are within
-    bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
-    if product.kind in HALVES.names:
+    """Whether rows may lie as they do, which of all but single precision may be windows, and errors
+    are within bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
+    if product.kind not in SINGLES.names:
         return True
     known = not any(product.c.axes[axis].symbolic for axis in product.terms)
-    is_precise = product.kind not in SINGLES.names or (known and product.depth >= LEAST_TERMS)
-    return product.plain and bool(is_precise)
+    return product.plain and known and bool(product.depth >= LEAST_TERMS)

@@ -108,6 +108,12 @@ def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) ->
     assert wrong([convolution_samples.best(target, name)]) == {}
 
 
+@pytest.mark.parametrize("name", ["signs of one", "requantized", "open images", "channels first"])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_the_best_predicted_of_convolutions_of_bytes_are_right(target: str, name: str) -> None:
+    assert wrong([convolution_samples.best(target, name, convolutions.BYTE_PROGRAMS)]) == {}
+
+
 @pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:
@@ -118,9 +124,14 @@ def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, s
     "number",
     [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
 )
+@pytest.mark.parametrize(
+    "programs", [convolutions.PROGRAMS, convolutions.BYTE_PROGRAMS], ids=["halves", "bytes"]
+)
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
-def test_samples_of_convolutions_are_right_in_every_layout(target: str, number: int) -> None:
-    drawn = list(convolution_samples.drawn(target, number))
+def test_samples_of_convolutions_are_right_in_every_layout(
+    target: str, programs: convolution_samples.Programs, number: int
+) -> None:
+    drawn = list(convolution_samples.drawn(target, number, programs))
     assert len({sample.settings for sample in drawn}) == number
     assert wrong(drawn) == {}
 
