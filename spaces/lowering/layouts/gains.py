@@ -10,6 +10,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.layouts.layout_choice import convolution_gain
 from spaces.targets.gpu import COPIES_AHEAD
 from spaces.targets.nvidia.numbers import architecture_of
+from tuner.request.target_text import TF32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class Gains:
             kernel: a constant in OIHW.
         """
         dtype = str(kernel.ty.dtype)
-        channels = (tvm_compat.tensor_dims(kernel) or ())[1]
-        loads = int(channels) * tvm_compat.element_bits(dtype) % (8 * _LOAD_BYTES) == 0
+        channels = [int(size) for size in tvm_compat.tensor_dims(kernel) or ()][1]
+        loads = channels * tvm_compat.element_bits(dtype) % (8 * _LOAD_BYTES) == 0
         return "OHWI" if loads and dtype in self.dense_terms else "HWIO"
 
 
-_BYTES = ("int8", "uint8")
 _LOAD_BYTES = 16
 CPU = Gains(8)
-_TENSOR_CORES = Gains(150, ("float16", "bfloat16", *_BYTES), _BYTES)
+_HALVES, _BYTES, _SINGLES = ("float16", "bfloat16"), ("int8", "uint8"), ("float32",)
+_TENSOR_CORES = Gains(150, (*_HALVES, *_BYTES), _BYTES)
+_WITH_TF32 = Gains(150, (*_HALVES, *_BYTES, *_SINGLES), (*_BYTES, *_SINGLES))
 
 
 def cpu_gains(_target: Any) -> Gains:
@@ -64,4 +66,6 @@ def cuda_gains(target: Any) -> Gains | None:
         target: TVM's own.
     """
     newer = architecture_of(str(target.attrs.get("arch", ""))) >= COPIES_AHEAD
-    return _TENSOR_CORES if newer else None
+    if not newer:
+        return None
+    return _WITH_TF32 if TF32 in target.keys else _TENSOR_CORES

@@ -258,6 +258,8 @@ class _Body:
         bound: list[Any] = []
 
         def look(var: Any) -> None:
+            if not isinstance(var.ty, tvm.ir.PrimType):
+                return  # a tensor may have the name of a dimension
             value = self._values.get(str(var.name))
             if value is None or var in self._numbers or any(var.same_as(b) for b in bound):
                 return

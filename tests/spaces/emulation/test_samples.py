@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spaces.targets.target import emulate_target
 from tests.spaces.emulation import (
     attention_samples,
     convolution_samples,
@@ -26,6 +27,7 @@ from tests.spaces.templates.tensor_cores import (
     single_products,
 )
 from tests.spaces.templates.tensor_cores.products import Programs
+from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
@@ -44,6 +46,7 @@ _PRODUCTS = {
     "hopper bytes": (products.HOPPER, byte_products.PROGRAMS),
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
+    "TF32": (emulate_target(tf32('{"kind":"cuda","arch":"sm_80"}')), single_products.PROGRAMS),
 }
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""
