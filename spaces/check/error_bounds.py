@@ -40,10 +40,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.check.expression_errors import Errors, dtype_of, kind_of
-from spaces.check.fast_math_errors import FastErrors
-from spaces.check.shadows import Shadow, State, Unbounded, load_of, number
-from spaces.check.tf32_errors import find_roughness
+from spaces.check.errors.expressions import Errors, dtype_of, kind_of
+from spaces.check.errors.fast_math import FastErrors
+from spaces.check.errors.shadows import Shadow, State, Unbounded, load_of, number
+from spaces.check.errors.tf32 import find_roughness
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
 from tuner.request.target_text import EXACT, Arithmetic
@@ -74,8 +74,8 @@ def with_bounds(
 
     Args:
         written: positions of the parameters that it stores to.
-        arithmetic: of the other program, see `spaces.check.fast_math_errors` and
-            `spaces.check.tf32_errors`.
+        arithmetic: of the other program, see `spaces.check.errors.fast_math` and
+            `spaces.check.errors.tf32`.
 
     Raises:
         Unbounded: it does something whose errors are not known.

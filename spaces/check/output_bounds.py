@@ -10,8 +10,8 @@ import numpy as np
 
 from spaces.check.draws import Argument, Array
 from spaces.check.error_bounds import with_bounds
-from spaces.check.fast_math_errors import largest_share
-from spaces.check.tf32_errors import largest_roughness
+from spaces.check.errors.fast_math import largest_share
+from spaces.check.errors.tf32 import largest_roughness
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import eps_of, is_float, limits_of
 from tuner.request.target_text import EXACT, Arithmetic
@@ -25,7 +25,7 @@ class OutputBounds:
 
     Args:
         args: the program's parameters.
-        arithmetic: of kernels, see `spaces.check.fast_math_errors`, `spaces.check.tf32_errors`.
+        arithmetic: of kernels, see `spaces.check.errors.fast_math`, `spaces.check.errors.tf32`.
         follow: whether errors are followed through the program; if not, bounds are coarse, see
             `spaces.check.reference`.
 

@@ -60,7 +60,7 @@ def reference(
     Args:
         seed: draws the inputs; a task's key.
         cache: folder that keeps outputs, so that another process need not compute them.
-        arithmetic: of kernels, see `spaces.check.fast_math_errors`, `spaces.check.tf32_errors`.
+        arithmetic: of kernels, see `spaces.check.errors.fast_math`, `spaces.check.errors.tf32`.
 
     Raises:
         ValueError: the program has a parameter that is no tensor of known shape.

@@ -13,8 +13,8 @@ from spaces.check.draws import Argument, Array
 from spaces.check.elements.evaluation import Evaluation
 from spaces.check.elements.places import choose_places
 from spaces.check.elements.stages import Unevaluable
+from spaces.check.errors.shadows import Unbounded
 from spaces.check.output_bounds import OutputBounds
-from spaces.check.shadows import Unbounded
 from spaces.check.stored import Computed, Places
 from tuner.request.target_text import EXACT, Arithmetic
 

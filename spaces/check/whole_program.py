@@ -12,9 +12,9 @@ import numpy as np
 
 from spaces.check.case import garbage
 from spaces.check.draws import Argument, Array
+from spaces.check.errors.shadows import Unbounded
 from spaces.check.interchange import interchange
 from spaces.check.output_bounds import OutputBounds
-from spaces.check.shadows import Unbounded
 from spaces.check.stored import Computed
 from spaces.ir.element_types import is_float
 from spaces.targets.target import parse_target, resolve_target

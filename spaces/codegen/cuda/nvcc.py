@@ -2,7 +2,7 @@
 
 It is called by its path, so that which one is called does not depend on the PATH of a worker. The
 flags are ours alone: TVM's own call always adds `--use_fast_math`, with which functions are
-instructions of few right bits (`spaces.check.fast_math_errors`). Ours does for targets that ask for
+instructions of few right bits (`spaces.check.errors.fast_math`). Ours does for targets that ask for
 it by a key.
 """
 

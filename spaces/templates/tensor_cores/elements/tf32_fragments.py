@@ -1,7 +1,7 @@
 """What a warp's threads have of a tile of single precision for one instruction, as TF32 (PTX ISA,
 "Matrix Fragments for mma.m16n8k8", "cvt.rna.tf32"): each element rounded to the nearest.
 
-What products then err by is in `spaces.check.tf32_errors`. The largest numbers of float32, from
+What products then err by is in `spaces.check.errors.tf32`. The largest numbers of float32, from
 2**128 - 2**116 on, become infinite.
 """
 

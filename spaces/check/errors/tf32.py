@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from spaces.check.expression_errors import dtype_of, kind_of
+from spaces.check.errors.expressions import dtype_of, kind_of
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import eps_of
 
