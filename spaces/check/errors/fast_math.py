@@ -31,14 +31,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from spaces.check.errors.expressions import (
-    Error,
-    Errors,
-    both,
-    dtype_of,
-    kind_of,
-    operator_of,
-)
+from spaces.check.errors.expressions import Error, Errors, both, dtype_of, kind_of, operator_of
 from spaces.check.errors.shadows import number
 from spaces.ir.element_types import eps_of
 
