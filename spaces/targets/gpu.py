@@ -12,6 +12,7 @@ import numpy as np
 
 from spaces.targets.config import Config
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, usual_numbers
+from tuner.request.target_text import arithmetic_of
 
 STATIC_SHARED_BYTES = 48 << 10
 """The most shared memory that a kernel may declare. More has to be dynamic, and asked for at the
@@ -50,6 +51,7 @@ class Gpu:
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
         tensor_operations: additions and products in halves that its tensor cores do in a cycle.
         resident_blocks: the most blocks that share a multiprocessor.
+        tf32: whether float32 may be multiplied in TF32.
     """
 
     warp: int
@@ -63,6 +65,7 @@ class Gpu:
     tensor_operations: int = 1024
     architecture: int = 0
     resident_blocks: int = 32
+    tf32: bool = False
 
     @property
     def multiprocessors(self) -> int:
@@ -138,6 +141,7 @@ def gpu_of(target_json: str) -> Gpu:
         architecture=architecture,
         tensor_operations=_since(_TENSOR_OPERATIONS, architecture),
         resident_blocks=_since(_RESIDENT_BLOCKS, architecture),
+        tf32=arithmetic_of(target_json).tf32,
     )
 
 

@@ -268,9 +268,9 @@ class _Body:
         bound: list[Any] = []
 
         def look(var: Any) -> None:
-            value = self._values.get(str(var.name))
             if not isinstance(var.ty, tvm.ir.PrimType):
-                return  # a tensor, which may be named as a dimension is
+                return  # a tensor may have the name of a dimension
+            value = self._values.get(str(var.name))
             if value is None or var in self._numbers or any(var.same_as(b) for b in bound):
                 return
             bound.append(var)

@@ -18,7 +18,7 @@ from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
     HELD,
     HELD_OF_WINDOWS,
-    SINGLES,
+    WORD_BYTES,
     Tile,
     count_places,
     count_rows,
@@ -148,7 +148,7 @@ def _copying(product: Product, tile: Tile) -> Any:
         slides = product.slides(operand)
         if not product.in_units[operand]:
             cycles = cycles + each * (_COPY_ISSUES + rates.WINDOW_ISSUES * slides)
-            if tile.element is not SINGLES:  # of these each copy is under way, without a register
+            if tile.element.bytes < WORD_BYTES:  # else each is under way, without a register
                 held = HELD_OF_WINDOWS if slides else HELD
                 cycles = cycles + rates.ceil(each, held) * rates.LATENCY
         elif slides:

@@ -17,11 +17,10 @@ from spaces.templates.tensor_cores.tile import (
     LINE_BYTES,
     PATTERN_BYTES,
     SINGLES,
+    WORD_BYTES,
     element_of,
 )
 
-_WORD = 4
-"""Bytes of the least copy that threads have under way."""
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
@@ -55,7 +54,7 @@ class Operand:
     @property
     def is_ahead(self) -> bool:
         """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
-        return self.source.in_units or self._element.bytes >= _WORD
+        return self.source.in_units or self._element.bytes >= WORD_BYTES
 
     def aim(self, thread: Any, row: Any) -> None:
         """Find out for the tiles from a row on where that is which a thread copies from, if it

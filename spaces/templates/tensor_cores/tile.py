@@ -22,6 +22,8 @@ result's columns, stages of shared memory, and tiles of A whose blocks follow on
 LINE_BYTES, PATTERN_BYTES = 128, 1024
 """Bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the bytes after
 which that repeats."""
+WORD_BYTES = 4
+"""Of the least copy that threads have under way."""
 HELD, HELD_OF_WINDOWS = 64, 16
 """Elements that a thread has under way, at most, where threads copy one by one; fewer of windows,
 since it takes registers to find each of them."""
@@ -66,11 +68,12 @@ class Element:
 HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
 BYTES = Element({"int8": "s8", "uint8": "u8"}, 1, sums="uint32")
 SINGLES = Element({"float32": "tf32"}, 4, products=3)
+TF32 = Element(SINGLES.names, 4)
 _ELEMENTS = {kind: element for element in (HALVES, BYTES, SINGLES) for kind in element.names}
 
 
 def element_of(kind: str) -> Element:
-    """The element of a type.
+    """The element of a type, of which products are as exact as its own.
 
     Raises:
         KeyError: tensor cores do not multiply it.

@@ -19,6 +19,7 @@ from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import specialise
 from spaces.targets.target import emulate_target
 from spaces.templates.base import Columns, Knobs, Template, every, setting
+from tuner.request.target_text import arithmetic_of
 from tuner.task import Instance, Task
 
 AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
@@ -138,7 +139,8 @@ def rare(values: Iterable[Value], known: Iterable[Value]) -> dict[Value, int]:
 def _cases(task: Task, instance: Instance) -> tuple[Case, ...]:
     """Inputs and right outputs of a task on one shape."""
     module = specialise(task_module(task.module), dict(instance))
-    return reference(module, f"sample-{task.key}-{instance}").cases
+    seed, arithmetic = f"sample-{task.key}-{instance}", arithmetic_of(task.target)
+    return reference(module, seed, arithmetic=arithmetic).cases
 
 
 def _with(columns: Columns, rows: list[Any], value: Value | None) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spaces.targets.target import emulate_target
 from tests.spaces.emulation import (
     attention_samples,
     convolution_samples,
@@ -26,6 +27,7 @@ from tests.spaces.templates.tensor_cores import (
     single_products,
 )
 from tests.spaces.templates.tensor_cores.products import Programs
+from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
@@ -38,21 +40,25 @@ _REFUSED = {
     "int8 in int32": {(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)},
 }
 """Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
+_TF32 = emulate_target(tf32('{"kind":"cuda","arch":"sm_80"}'))
 _PRODUCTS = {
     "hopper": (products.HOPPER, products.PROGRAMS),
     "ampere": (products.AMPERE, products.PROGRAMS),
     "hopper bytes": (products.HOPPER, byte_products.PROGRAMS),
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
+    "TF32": (_TF32, single_products.PROGRAMS),
 }
 _CONVOLUTIONS = {
-    "hopper": (products.HOPPER, ""),
-    "ampere": (products.AMPERE, ""),
-    "ampere singles": (products.AMPERE, "float32"),
-    "old": (OLD, ""),
-    "old singles": (OLD, "float32"),
+    "hopper": (products.HOPPER, convolutions.PROGRAMS),
+    "ampere": (products.AMPERE, convolutions.PROGRAMS),
+    "hopper bytes": (products.HOPPER, convolutions.BYTE_PROGRAMS),
+    "ampere bytes": (products.AMPERE, convolutions.BYTE_PROGRAMS),
+    "TF32": (_TF32, convolutions.SINGLE_PROGRAMS),
+    "ampere threads": (products.AMPERE, convolutions.SINGLE_PROGRAMS),
+    "old threads": (OLD, convolutions.SINGLE_PROGRAMS),
+    "old threads, halves": (OLD, convolutions.PROGRAMS),
 }
-"""Devices, each with the type of elements; of none, those of the programs."""
 _LAYOUTS = ("NT", "odd NN", "turned", "rounded", "open layer", "open terms", "open batch")
 _WINDOWS = ("3x3 added", "odd groups", "channels first, stride 2", "open batch", "open images")
 _SMALL = {"activation": 6}
@@ -124,6 +130,12 @@ def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) ->
     assert wrong([convolution_samples.best(target, name)]) == {}
 
 
+@pytest.mark.parametrize("name", ["signs of one", "requantized", "open images", "channels first"])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_the_best_predicted_of_convolutions_of_bytes_are_right(target: str, name: str) -> None:
+    assert wrong([convolution_samples.best(target, name, convolutions.BYTE_PROGRAMS)]) == {}
+
+
 @pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:
@@ -134,11 +146,11 @@ def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, s
     "number",
     [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
 )
-@pytest.mark.parametrize(("target", "kind"), _CONVOLUTIONS.values(), ids=_CONVOLUTIONS)
+@pytest.mark.parametrize(("target", "programs"), _CONVOLUTIONS.values(), ids=_CONVOLUTIONS)
 def test_samples_of_convolutions_are_right_in_every_layout(
-    target: str, kind: str, number: int
+    target: str, programs: convolution_samples.Programs, number: int
 ) -> None:
-    drawn = list(convolution_samples.drawn(target, number, kind))
+    drawn = list(convolution_samples.drawn(target, number, programs))
     assert len({sample.settings for sample in drawn}) == number
     assert wrong(drawn) == {}
 
@@ -147,7 +159,7 @@ def test_samples_of_convolutions_are_right_in_every_layout(
 def test_convolutions_that_threads_multiply_are_right_with_each_value_of_a_knob(
     target: str,
 ) -> None:
-    drawn = list(convolution_samples.cover(target, _WINDOWS, "float32"))
+    drawn = list(convolution_samples.cover(target, _WINDOWS, convolutions.SINGLE_PROGRAMS))
     assert wrong(drawn) == {}
 
 

@@ -18,8 +18,9 @@ from spaces.templates.registry import templates_of
 from spaces.templates.thread_products.family import NAME
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.samples import AMPERE, OLD
+from tests.spaces.templates.tensor_cores import convolutions
 from tests.spaces.templates.tensor_cores.convolutions import (
-    PROGRAMS,
+    SINGLE_PROGRAMS,
     Convolution,
     task_for,
     task_of_convolution,
@@ -34,27 +35,21 @@ from tests.spaces.templates.thread_products.thread_product_programs import space
 from tuner.candidate import of_knobs
 
 pytestmark = pytest.mark.tvm
-_F32 = "float32"
-LAYER = Convolution(8, (56, 56), 64, 64, (3, 3), padding=1, added=True, kind=_F32)
-"""Of a ResNet's first stage."""
-FIRST = replace(LAYER, first=True)
-OPEN = replace(
-    LAYER,
-    batch="n",
-    sizes=("h", "w"),
-    instances=((("h", 56), ("n", 8), ("w", 56)), (("h", 224), ("n", 1), ("w", 224))),
+LAYER, OPEN, STEM = (
+    replace(c, kind="float32") for c in (convolutions.LAYER, convolutions.OPEN, convolutions.STEM)
 )
-STEM = Convolution(8, (224, 224), 3, 64, (7, 7), 2, 3, kind=_F32)
+FIRST = replace(LAYER, first=True)
 
 
 def space_of(layer: Convolution, target: str) -> KnobSpace:
     return space_for(task_of_convolution(layer, target))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", SINGLE_PROGRAMS)
 def test_convolutions_in_singles_in_any_layout_are_products(name: str) -> None:
     for target in (AMPERE, OLD):
-        assert [t.name for t in templates_of(task_for(name, target, _F32))] == [NAME]
+        task = task_of_convolution(SINGLE_PROGRAMS[name], target)
+        assert [t.name for t in templates_of(task)] == [NAME]
 
 
 def test_threads_of_older_devices_multiply_windows_in_halves_too() -> None:
@@ -66,7 +61,7 @@ def test_threads_of_older_devices_multiply_windows_in_halves_too() -> None:
 @pytest.mark.parametrize("name", ["3x3", "open images", "channels first"])
 def test_no_padded_copy_of_the_images_is_made(name: str, target: str) -> None:
     """Nothing but parameters is in the device's memory."""
-    space = space_for(task_for(name, target, _F32))
+    space = space_of(SINGLE_PROGRAMS[name], target)
     text = space.write(of_knobs(space.ranked[0], space.name)).mod["main"].script()
     scopes = {*re.findall(r"alloc_\w+\([^\n]*?scope=\"([\w.]+)\"", text)}
     assert scopes <= {"local", "shared.dyn"}
