@@ -17,7 +17,7 @@ from spaces.emulation.library import DEADLINE_S
 from spaces.ir.lean_tvm import import_tvm_lean
 from tuner.effort import Timing
 from tuner.layers import OURS, Layers
-from tuner.request.target_text import is_fast_math
+from tuner.request.target_text import arithmetic_of
 from tuner.source import Source
 from tuner.task import Instance, Task
 from tuner.user_code.faults import LayerFailed, blame
@@ -152,7 +152,7 @@ class RunChild:
             module,
             seed,
             self._scratch / "references",
-            fast_math=is_fast_math(task.target),
+            arithmetic=arithmetic_of(task.target),
         )
         self._references[task.key, instance], self._seeds[task.key, instance] = found, seed
         kept_bytes = sum(known.size_bytes for known in self._references.values())

@@ -15,6 +15,7 @@ from spaces.check.sampled_program import Sample, SampledProgram
 from spaces.check.stored import load, save
 from spaces.ir import tvm_compat
 from spaces.ir.guard import refusals
+from tuner.request.target_text import EXACT, Arithmetic
 
 Judge = Reference[Case] | Reference[SampledCase]
 QUICK_STEPS = 1e10
@@ -28,12 +29,12 @@ def reference_of(
     cache: Path | None = None,
     quick_steps: float | None = None,
     *,
-    fast_math: bool = False,
+    arithmetic: Arithmetic = EXACT,
 ) -> Judge:
     """What kernels of a task's module are judged by.
 
     Args:
-        seed, cache, fast_math: see `spaces.check.reference.reference`.
+        seed, cache, arithmetic: see `spaces.check.reference.reference`.
         quick_steps: a program of more steps is computed at some elements, if that is known how;
             None is `QUICK_STEPS`.
 
@@ -42,8 +43,8 @@ def reference_of(
     """
     if steps_of(module["main"]) > (QUICK_STEPS if quick_steps is None else quick_steps):
         with refusals(f"the reference of {seed} at some elements"):  # all of them are right too
-            return _judge_sample(module["main"], seed, cache, fast_math)
-    return reference(module, seed, cache, fast_math=fast_math)
+            return _judge_sample(module["main"], seed, cache, arithmetic)
+    return reference(module, seed, cache, arithmetic=arithmetic)
 
 
 def steps_of(function: Any) -> float:
@@ -54,9 +55,9 @@ def steps_of(function: Any) -> float:
     )
 
 
-def _judge_sample(function: Any, seed: str, cache: Path | None, fast_math: bool) -> Judge:
+def _judge_sample(function: Any, seed: str, cache: Path | None, arithmetic: Arithmetic) -> Judge:
     args = arguments(function)
-    program = SampledProgram(function, args, seed, fast_math=fast_math)
+    program = SampledProgram(function, args, seed, arithmetic=arithmetic)
     path = cache / f"elements-{FORMAT}-{seed}.npz" if cache else None
     stored = load(path, args, sampled=True) if path else None
     if stored is None:

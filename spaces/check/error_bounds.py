@@ -40,11 +40,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.check.expression_errors import Errors, dtype_of, kind_of
-from spaces.check.fast_math_errors import FastErrors
-from spaces.check.shadows import Shadow, State, Unbounded, load_of, number
+from spaces.check.errors.expressions import Errors, dtype_of, kind_of
+from spaces.check.errors.fast_math import FastErrors
+from spaces.check.errors.shadows import Shadow, State, Unbounded, load_of, number
+from spaces.check.errors.tf32 import find_roughness
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
+from tuner.request.target_text import EXACT, Arithmetic
 
 _MOST_PASSES = 20
 _WIDEST = "float64"
@@ -65,13 +67,15 @@ class Bounded:
     wide: str
 
 
-def with_bounds(function: Any, written: Sequence[int], *, fast_math: bool = False) -> Bounded:
+def with_bounds(
+    function: Any, written: Sequence[int], *, arithmetic: Arithmetic = EXACT
+) -> Bounded:
     """Rewrite a PrimFunc, scheduled or not, to compute bounds on its errors as well.
 
     Args:
         written: positions of the parameters that it stores to.
-        fast_math: whether the other program is compiled with it, see
-            `spaces.check.fast_math_errors`.
+        arithmetic: of the other program, see `spaces.check.errors.fast_math` and
+            `spaces.check.errors.tf32`.
 
     Raises:
         Unbounded: it does something whose errors are not known.
@@ -79,27 +83,27 @@ def with_bounds(function: Any, written: Sequence[int], *, fast_math: bool = Fals
     from tvm.tirx import PrimFunc
 
     tvm_compat.keep_error_kind(Unbounded)
-    rules = FastErrors if fast_math else Errors
     state = State(_wide(function))
-    body = _rewritten(function, state, rules)
+    body = _rewritten(function, state, arithmetic)
     if state.has_long_sums and state.wide != _WIDEST:
         state = State(_WIDEST)
-        body = _rewritten(function, state, rules)
+        body = _rewritten(function, state, arithmetic)
     shadows = {i: s for i in sorted(written) if (s := state.of(function.params[i])) is not None}
     extra = [tensor for shadow in shadows.values() for tensor in shadow.tensors]
     made = PrimFunc([*function.params, *extra], body, function.ret_type, function.attrs)
     return Bounded(made, shadows, state.wide)
 
 
-def _rewritten(function: Any, state: State, rules: type[Errors]) -> Any:
+def _rewritten(function: Any, state: State, arithmetic: Arithmetic) -> Any:
     """The body of a function that computes bounds; the state learns what they are of.
 
     Raises:
         Unbounded: see `with_bounds`.
     """
+    rules = FastErrors if arithmetic.fast_math else Errors
     for _ in range(_MOST_PASSES):
         state.changed = False
-        rewriter = _Rewriter(state, rules(state))
+        rewriter = _Rewriter(state, rules(state), tf32=arithmetic.tf32)
         body = rewriter.of(function.body)
         if rewriter.integral != state.integral:
             state.integral, state.changed = rewriter.integral, True
@@ -123,14 +127,16 @@ class _Rewriter:
 
     Args:
         errors: of expressions, with the same state.
+        tf32: whether the other program may multiply in it.
 
     Attributes:
         integral: for each tensor that is stored to, whether it holds nothing but whole numbers.
     """
 
-    def __init__(self, state: State, errors: Errors) -> None:
+    def __init__(self, state: State, errors: Errors, *, tf32: bool) -> None:
         self._state = state
         self._errors = errors
+        self._tf32 = tf32
         self._loops: list[Any] = []
         self._sums: list[int | None] = []
         self._written: list[Any] = []
@@ -242,7 +248,9 @@ class _Rewriter:
     def _add_terms(self, node: Any, term: Any, negative: bool) -> list[tuple[Any, Any]]:
         """Updates of a tensor's shadow where a term is added to an element."""
         error = self._errors.of(term)
-        shadow = self._state.sums(node.buffer, self._terms(node), error.rounding)
+        terms = self._terms(node)
+        rough = find_roughness(term, terms) if self._tf32 else 0.0
+        shadow = self._state.sums(node.buffer, terms, error.rounding + rough)
         value = self._errors.widened(term)
         updates = [(shadow.squares, value * value)]
         if error.drift is not None:

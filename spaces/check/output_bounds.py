@@ -10,9 +10,11 @@ import numpy as np
 
 from spaces.check.draws import Argument, Array
 from spaces.check.error_bounds import with_bounds
-from spaces.check.fast_math_errors import largest_share
+from spaces.check.errors.fast_math import largest_share
+from spaces.check.errors.tf32 import largest_roughness
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import eps_of, is_float, limits_of
+from tuner.request.target_text import EXACT, Arithmetic
 
 _AT_ONCE = 1 << 20
 """Elements whose bounds are computed at once: that takes many times their own memory."""
@@ -23,7 +25,7 @@ class OutputBounds:
 
     Args:
         args: the program's parameters.
-        fast_math: whether kernels are compiled with it, see `spaces.check.fast_math_errors`.
+        arithmetic: of kernels, see `spaces.check.errors.fast_math`, `spaces.check.errors.tf32`.
         follow: whether errors are followed through the program; if not, bounds are coarse, see
             `spaces.check.reference`.
 
@@ -39,13 +41,13 @@ class OutputBounds:
         function: Any,
         args: Sequence[Argument],
         *,
-        fast_math: bool = False,
+        arithmetic: Arithmetic = EXACT,
         follow: bool = True,
     ) -> None:
         written = [i for i, arg in enumerate(args) if arg.written]
         self._args = args
-        self._rtol = relative_tolerance(function, written, fast_math=fast_math)
-        self._bounded = with_bounds(function, written, fast_math=fast_math) if follow else None
+        self._rtol = relative_tolerance(function, written, arithmetic=arithmetic)
+        self._bounded = with_bounds(function, written, arithmetic=arithmetic) if follow else None
         self.function = function if self._bounded is None else self._bounded.function
 
     @property
@@ -104,12 +106,14 @@ class OutputBounds:
         return bound
 
 
-def relative_tolerance(function: Any, written: Sequence[int], *, fast_math: bool = False) -> float:
+def relative_tolerance(
+    function: Any, written: Sequence[int], *, arithmetic: Arithmetic = EXACT
+) -> float:
     """The relative tolerance of a program with unknown errors, see `spaces.check.reference`.
 
     Args:
         written: positions of its outputs.
-        fast_math: whether its kernels are compiled with it.
+        arithmetic: of its kernels.
     """
     terms, dtypes = 0, [tvm_compat.param_dtype(function.params[i]) for i in written]
     for block in tvm_compat.sblocks(function):
@@ -121,7 +125,10 @@ def relative_tolerance(function: Any, written: Sequence[int], *, fast_math: bool
         terms += math.prod(extents) if extents else 0
         dtypes += [tvm_compat.param_dtype(buffer) for buffer in block.alloc_buffers]
     eps = max((eps_of(dtype) for dtype in dtypes if is_float(dtype)), default=0.0)
-    return eps * (32 + 8 * math.sqrt(terms)) + (largest_share(function) if fast_math else 0.0)
+    found = eps * (32 + 8 * math.sqrt(terms))
+    if arithmetic.fast_math:
+        found += largest_share(function)
+    return found + largest_roughness(function, terms) if arithmetic.tf32 else found
 
 
 def _least(dtype: str) -> float:

@@ -26,6 +26,7 @@ from spaces.check.case import Case, Draw
 from spaces.check.draws import Argument, Array, arguments, draw, ranges, thresholds_of
 from spaces.check.stored import Computed, load, save
 from spaces.check.whole_program import WholeProgram
+from tuner.request.target_text import EXACT, Arithmetic
 
 FORMAT = 3
 """Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
@@ -52,14 +53,14 @@ class Reference(Generic[_C]):
 
 
 def reference(
-    module: Any, seed: str, cache: Path | None = None, *, fast_math: bool = False
+    module: Any, seed: str, cache: Path | None = None, *, arithmetic: Arithmetic = EXACT
 ) -> Reference[Case]:
     """The reference of a task's module, whose one function is "main".
 
     Args:
         seed: draws the inputs; a task's key.
         cache: folder that keeps outputs, so that another process need not compute them.
-        fast_math: whether kernels are compiled with it, see `spaces.check.fast_math_errors`.
+        arithmetic: of kernels, see `spaces.check.errors.fast_math`, `spaces.check.errors.tf32`.
 
     Raises:
         ValueError: the program has a parameter that is no tensor of known shape.
@@ -69,7 +70,7 @@ def reference(
     path = cache / f"reference-{FORMAT}-{seed}.npz" if cache else None
     stored = load(path, args) if path else None
     if stored is None:
-        stored = compute(WholeProgram(module, args, fast_math), function, args, seed)
+        stored = compute(WholeProgram(module, args, arithmetic), function, args, seed)
         if path:
             save(path, stored)
     drawn = zip(contents(function, args, seed, stored), stored, strict=True)

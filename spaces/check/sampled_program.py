@@ -13,9 +13,10 @@ from spaces.check.draws import Argument, Array
 from spaces.check.elements.evaluation import Evaluation
 from spaces.check.elements.places import choose_places
 from spaces.check.elements.stages import Unevaluable
+from spaces.check.errors.shadows import Unbounded
 from spaces.check.output_bounds import OutputBounds
-from spaces.check.shadows import Unbounded
 from spaces.check.stored import Computed, Places
+from tuner.request.target_text import EXACT, Arithmetic
 
 _MOST = (4096, 1024, 256, 64)
 """Elements of an output that are computed: of these numbers the first that takes no longer than
@@ -51,20 +52,25 @@ class SampledProgram:
 
     Args:
         seed: chooses the elements.
-        fast_math: see `OutputBounds`.
+        arithmetic: see `OutputBounds`.
 
     Raises:
         Unevaluable: it is not known how.
     """
 
     def __init__(
-        self, function: Any, args: tuple[Argument, ...], seed: str, *, fast_math: bool = False
+        self,
+        function: Any,
+        args: tuple[Argument, ...],
+        seed: str,
+        *,
+        arithmetic: Arithmetic = EXACT,
     ) -> None:
         self.args, self._seed = args, seed
         try:
-            self._bounds = OutputBounds(function, args, fast_math=fast_math)
+            self._bounds = OutputBounds(function, args, arithmetic=arithmetic)
         except Unbounded:
-            self._bounds = OutputBounds(function, args, fast_math=fast_math, follow=False)
+            self._bounds = OutputBounds(function, args, arithmetic=arithmetic, follow=False)
         self._evaluation = Evaluation(self._bounds.function)
 
     def compute(self, inputs: Sequence[Array], case: int, number: int) -> Computed:

@@ -12,13 +12,14 @@ import numpy as np
 
 from spaces.check.case import garbage
 from spaces.check.draws import Argument, Array
+from spaces.check.errors.shadows import Unbounded
 from spaces.check.interchange import interchange
 from spaces.check.output_bounds import OutputBounds
-from spaces.check.shadows import Unbounded
 from spaces.check.stored import Computed
 from spaces.ir.element_types import is_float
 from spaces.targets.target import parse_target, resolve_target
 from tuner.errors import first_line
+from tuner.request.target_text import Arithmetic
 
 _log = logging.getLogger(__name__)
 
@@ -27,21 +28,21 @@ class WholeProgram:
     """The unscheduled program, compiled, with bounds where they are known.
 
     Args:
-        fast_math: see `OutputBounds`.
+        arithmetic: see `OutputBounds`.
     """
 
-    def __init__(self, module: Any, args: tuple[Argument, ...], fast_math: bool) -> None:
+    def __init__(self, module: Any, args: tuple[Argument, ...], arithmetic: Arithmetic) -> None:
         import tvm
 
         self.args = args
         # In an order of loops that does not take minutes; every sum still adds its terms in order.
         module = interchange(module)
         try:
-            self._bounds = OutputBounds(module["main"], args, fast_math=fast_math)
+            self._bounds = OutputBounds(module["main"], args, arithmetic=arithmetic)
             self._library = compile_unscheduled(tvm.IRModule({"main": self._bounds.function}))
         except (Unbounded, RuntimeError, TypeError, ValueError) as error:  # TVM's, of what it made
             _log.warning("errors are bounded coarsely: %s", first_line(error))
-            self._bounds = OutputBounds(module["main"], args, fast_math=fast_math, follow=False)
+            self._bounds = OutputBounds(module["main"], args, arithmetic=arithmetic, follow=False)
             self._library = compile_unscheduled(module)
 
     def run(self, contents: Sequence[Array]) -> tuple[dict[int, Array], dict[int, Array | None]]:

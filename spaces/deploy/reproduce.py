@@ -38,7 +38,7 @@ from spaces.targets.config import target_cores
 from spaces.targets.cores import thread_variables
 from tuner.candidate import Candidate, CandidateKind, display_space, library_name
 from tuner.errors import TunerError
-from tuner.request.target_text import is_fast_math
+from tuner.request.target_text import arithmetic_of
 from tuner.task import Instance, Task
 
 _WIDTH = 96
@@ -172,7 +172,7 @@ def _case(task: Task, timed: Timed) -> dict[str, Any]:
     except ValueError as error:
         raise TunerError(f"{task.name} cannot be run by itself: {error}") from error
     written = [place for place, arg in enumerate(args) if arg.written]
-    tolerance = relative_tolerance(function, written, fast_math=is_fast_math(task.target))
+    tolerance = relative_tolerance(function, written, arithmetic=arithmetic_of(task.target))
     return {
         "shape": dict(timed.instance),
         "kernel": timed.kernel,

@@ -19,6 +19,7 @@ from spaces.design_space.trace_space import TraceSpace
 from spaces.features.vectors import Vector
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.templates.base import FAMILY as TEMPLATE
+from spaces.templates.base import KnowsRules
 from spaces.templates.registry import templates_of
 from tuner.candidate import Candidate, Draft, family, knobs_of
 from tuner.layers import OURS, Layers
@@ -45,7 +46,8 @@ class TaskSpace:
     later ones come from any of these, or from what is known here, in equal shares until trials tell
     which is worth more. Of what is known here a fresh sample comes from a template where one fits,
     and now and then from the rules: a template is a bet, and the rules are the hedge. Where the
-    templates have few settings, most drafts go to the rules once these must all have been seen.
+    templates have few settings, most drafts go to the rules once these must all have been seen. No
+    draft goes to them where they know no symbolic dimensions, or where a template needs no hedge.
 
     Args:
         layers: of the user's: mutators, and post-processors.
@@ -98,7 +100,7 @@ class TaskSpace:
         if self._declared and (space := self._declared_for(draft, rng)) is not None:
             return space
         weights = dict(draft.weights)
-        if self._task.shapes and self.templates:  # the rules know no symbolic dimensions
+        if self.templates and not self._hedged:
             known = [s for s in self.templates if draft.parent and s.name == draft.parent.space]
             return known[0] if known else self._any_template(rng, draft, weights)
         searched_through = draft.number > _DRAFTS * self._settings
@@ -156,6 +158,13 @@ class TaskSpace:
             for s, space in zip(estimates, self.templates, strict=True)
         ]
         return rng.choices(self.templates, odds if any(odds) else None)[0]
+
+    @cached_property
+    def _hedged(self) -> bool:
+        """Whether the rules are searched beside the templates."""
+        templates = [space.template for space in self.templates]
+        sure = any(isinstance(t, KnowsRules) and not t.hedged for t in templates)
+        return not self._task.shapes and not sure
 
     @cached_property
     def _settings(self) -> int:

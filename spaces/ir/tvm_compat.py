@@ -127,7 +127,7 @@ def tensor_dims(expression: Any) -> list[Any] | None:
 
 def tensor_itemsize(expression: Any) -> int:
     """Bytes of one element of a tensor; at least 1."""
-    return max(1, int(getattr(expression.ty.dtype, "bits", 32)) // 8)
+    return max(1, element_bits(expression.ty.dtype) // 8)
 
 
 def with_attrs_of_graph(function: Any, other: Any) -> Any:

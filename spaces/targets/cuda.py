@@ -14,7 +14,7 @@ from spaces.targets.nvidia.board import read_board
 from spaces.targets.nvidia.driver import LIBRARY, read_device, why_no_device
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, numbers_of_tag
 from tuner.errors import TunerError
-from tuner.request.target_text import is_cold
+from tuner.request.target_text import arithmetic_of, is_cold
 
 _SUFFIX = re.compile(r"(?<=\d)[af]$")
 _NO_DEVICE = (LIBRARY, "CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")
@@ -151,9 +151,10 @@ def _plain_name(target_json: str) -> str:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether they differ in their keys alone: fast math and cold caches are not the schedule's."""
-    plain_one, plain_other = ({**json.loads(each), "keys": None} for each in (one, other))
-    return plain_one == plain_other
+    """Whether they differ in marks alone that are not the schedule's: fast math and cold caches. A
+    program that multiplies in TF32 is of no target that has it not."""
+    said = [{**json.loads(each), "keys": arithmetic_of(each).tf32} for each in (one, other)]
+    return said[0] == said[1]
 
 
 def device() -> Any:

@@ -20,12 +20,19 @@ FILLED_IN = cuda.FILLED_IN
 
 def emulated(config: Config) -> Config:
     """A CUDA target's options with the emulated device in the place of a real one."""
-    return {**config, "keys": [*CUDA_KEYS, EMULATED]}
+    return {**config, "keys": [*CUDA_KEYS, *sorted({*_marks(config), EMULATED})]}
 
 
 def stands_for(config: Config) -> Config:
     """An emulated target's options, of the device that it stands for."""
-    return {name: value for name, value in config.items() if name != "keys"}
+    plain = {name: value for name, value in config.items() if name != "keys"}
+    marks = sorted(_marks(config) - {EMULATED})
+    return {**plain, "keys": [*CUDA_KEYS, *marks]} if marks else plain
+
+
+def _marks(config: Config) -> set[str]:
+    """The keys that not each CUDA target has."""
+    return {*map(str, config.get("keys") or ())} - {*CUDA_KEYS}
 
 
 def is_emulated(keys: Any) -> bool:

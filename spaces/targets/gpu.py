@@ -12,6 +12,7 @@ import numpy as np
 
 from spaces.targets.config import Config
 from spaces.targets.nvidia.numbers import Numbers, architecture_of, usual_numbers
+from tuner.request.target_text import arithmetic_of
 
 STATIC_SHARED_BYTES = 48 << 10
 """The most shared memory that a kernel may declare. More has to be dynamic, and asked for at the
@@ -50,6 +51,7 @@ class Gpu:
         madds: multiply-adds in float32 that a multiprocessor starts in a cycle.
         tensor_operations: additions and products in halves that its tensor cores do in a cycle.
         resident_blocks: the most blocks that share a multiprocessor.
+        tf32: whether float32 may be multiplied in TF32.
     """
 
     warp: int
@@ -63,6 +65,7 @@ class Gpu:
     tensor_operations: int = 1024
     architecture: int = 0
     resident_blocks: int = 32
+    tf32: bool = False
 
     @property
     def multiprocessors(self) -> int:
@@ -134,11 +137,18 @@ def gpu_of(target_json: str) -> Gpu:
         shared_bytes=min(asked, STATIC_SHARED_BYTES),
         dynamic_shared_bytes=max(asked, numbers.block_shared_bytes),
         numbers=numbers,
-        madds=64 if architecture in _FEW_MADDS else 128,
+        madds=128 if has_many_madds(architecture) else 64,
         architecture=architecture,
         tensor_operations=_since(_TENSOR_OPERATIONS, architecture),
         resident_blocks=_since(_RESIDENT_BLOCKS, architecture),
+        tf32=arithmetic_of(target_json).tf32,
     )
+
+
+def has_many_madds(architecture: int) -> bool:
+    """Whether a multiprocessor starts as many multiply-adds in float32 as instructions in a cycle,
+    and not half as many."""
+    return architecture not in _FEW_MADDS
 
 
 def _since(rows: Sequence[tuple[int, int]], architecture: int) -> int:

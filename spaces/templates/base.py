@@ -109,6 +109,19 @@ class PadsShapes(Protocol):
 
 
 @runtime_checkable
+class KnowsRules(Protocol):
+    """A template that tells what TVM's rules make of its program.
+
+    Attributes:
+        hedged: whether they are searched beside it. They need not be where they have no schedule of
+            such a program that a device takes.
+    """
+
+    @property
+    def hedged(self) -> bool: ...
+
+
+@runtime_checkable
 class HasTwins(Protocol):
     """A template some of whose settings give the same program."""
 

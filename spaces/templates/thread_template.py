@@ -56,11 +56,19 @@ class ThreadTemplate:
     Args:
         sizes: those of a typical shape, mostly the largest; `shapes` those of each that it is tuned
             for.
+        hedged: see `spaces.templates.base.KnowsRules`.
     """
 
     def __init__(
-        self, kernels: Kernels, gpu: Gpu, sizes: Sizes, shapes: Mapping[Instance, Sizes]
+        self,
+        kernels: Kernels,
+        gpu: Gpu,
+        sizes: Sizes,
+        shapes: Mapping[Instance, Sizes],
+        *,
+        hedged: bool = True,
     ) -> None:
+        self.hedged = hedged
         self._kernels, self._gpu, self._sizes, self._shapes = kernels, gpu, sizes, shapes
         self._choices = kernels.choices
 

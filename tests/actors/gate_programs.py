@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tuner.request.target_text import Arithmetic
+
 Array = np.ndarray[Any, Any]
 Inputs = list[Array]
 M, N = 24, 40
@@ -202,7 +204,7 @@ def module_of(name: str) -> Any:
 def known(name: str, fast_math: bool = False) -> Any:
     from spaces.check.reference import reference
 
-    return reference(module_of(name), name, fast_math=fast_math)
+    return reference(module_of(name), name, arithmetic=Arithmetic(fast_math=fast_math))
 
 
 def judged(name: str, compute: Callable[..., Array], *, fast_math: bool = False) -> list[str]:

@@ -63,7 +63,7 @@ class TuneOptions:
     keyword of `tuner.tune`; values may be given as they are typed.
 
     Attributes:
-        fast_math: kernels are judged by bounds that allow for it.
+        fast_math: kernels are judged by bounds that allow for it; with `tf32` likewise.
         l2: `warm` is what the run before left, `cold` other data; None is `warm`, or what a run
             began with.
         trials: None is the effort's `trials_per_task` for each task.
@@ -124,6 +124,15 @@ class TuneOptions:
             None,
             "Compile CUDA kernels with nvcc's fast math, and judge them by bounds that allow for"
             " it.",
+        ),
+    ] = False
+    tf32: Annotated[
+        bool,
+        Setting(
+            "--tf32",
+            None,
+            "Multiply float32 in TF32 on a CUDA device's tensor cores where that is faster, and"
+            " judge such products by bounds that allow for it.",
         ),
     ] = False
     precision: Annotated[
@@ -337,6 +346,8 @@ class TuneOptions:
             self._set("target", target_text.emulate(self.target))
         if self.fast_math:
             self._set("target", target_text.fast_math(self.target))
+        if self.tf32:
+            self._set("target", target_text.tf32(self.target))
         if self.l2 is not None:
             self._set("target", target_text.l2(self.target, self.l2))
         if self.no_cut:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,13 +25,31 @@ EMULATED = "emulated"
 """Among the `keys` of a CUDA target: it is the emulated device."""
 EMULATED_ARCH = "sm_80"
 """Of the emulated device, where nobody says which."""
-FAST_MATH, COLD_L2 = "fast-math", "cold-l2"
-"""Among the `keys` of a CUDA target: kernels are compiled with fast math; a timed run finds other
-data in the L2 cache."""
+FAST_MATH, TF32, COLD_L2 = "fast-math", "tf32", "cold-l2"
+"""Among the `keys` of a CUDA target: kernels are compiled with fast math; they may multiply float32
+in TF32; a timed run finds other data in the L2 cache."""
 L2_POLICIES = ("warm", "cold")
 """What a timed run finds in the L2 cache: what the run before left there, or other data."""
 _KINDS = " or ".join(TARGET_KINDS)
-_MARKS = frozenset({EMULATED, FAST_MATH, COLD_L2})
+_MARKS = frozenset({EMULATED, FAST_MATH, TF32, COLD_L2})
+_OF_DEVICES = frozenset({FAST_MATH, COLD_L2})
+"""Marks of devices, which the emulated one cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What kernels for a target may lose besides what any order of operations does.
+
+    Attributes:
+        fast_math: whether they are compiled with CUDA's fast math.
+        tf32: whether they may multiply float32 in TF32.
+    """
+
+    fast_math: bool = False
+    tf32: bool = False
+
+
+EXACT = Arithmetic()
 
 
 def measure(text: object) -> str:
@@ -55,6 +74,11 @@ def emulate(target_text: str) -> str:
 def fast_math(target_text: str) -> str:
     """A CUDA target, checked, for which kernels are compiled with fast math."""
     return _mark(_of_cuda(target_text, "--fast-math"), FAST_MATH)
+
+
+def tf32(target_text: str) -> str:
+    """A CUDA target, checked, for which kernels may multiply float32 in TF32."""
+    return _mark(_of_cuda(target_text, "--tf32"), TF32)
 
 
 def l2(target_text: str, policy: object) -> str:
@@ -94,7 +118,7 @@ def _check_marks(target_text: str, kind: str = "cuda") -> str:
         raise UsageError(
             f"the key {min(marks)} is for CUDA targets, and the target's kind is {kind}"
         )
-    if is_emulated(target_text) and len(marks) > 1:
+    if is_emulated(target_text) and marks & _OF_DEVICES:
         raise UsageError(
             "--fast-math and --l2 are for devices: the emulated one computes functions in full, "
             "and its times are those of a model that knows no cold L2 cache"
@@ -104,7 +128,8 @@ def _check_marks(target_text: str, kind: str = "cuda") -> str:
 
 @cache
 def marks_of(target_text: str) -> frozenset[str]:
-    """What is said of a target by its keys: the emulated device's, `FAST_MATH`, `COLD_L2`."""
+    """What is said of a target by its keys: the emulated device's, `FAST_MATH`, `TF32`,
+    `COLD_L2`."""
     try:
         return _MARKS.intersection(json.loads(target_text).get("keys") or ())
     except (ValueError, AttributeError, TypeError):
@@ -116,9 +141,10 @@ def is_emulated(target_json: str) -> bool:
     return EMULATED in marks_of(target_json)
 
 
-def is_fast_math(target_json: str) -> bool:
-    """Whether kernels for a target are compiled with CUDA's fast math."""
-    return FAST_MATH in marks_of(target_json)
+def arithmetic_of(target_json: str) -> Arithmetic:
+    """What kernels for a target may lose."""
+    marks = marks_of(target_json)
+    return Arithmetic(FAST_MATH in marks, TF32 in marks)
 
 
 def is_cold(target_json: str) -> bool:
@@ -128,7 +154,7 @@ def is_cold(target_json: str) -> bool:
 
 def kind_alone(target_text: str) -> str:
     """The kind of a target that leaves everything else to the device that is there, but for marks
-    of `fast_math` and `l2`; empty of any other, and of `auto`."""
+    of `fast_math`, `tf32` and `l2`; empty of any other, and of `auto`."""
     if target_text in TARGET_KINDS:
         return target_text
     if not marks_of(target_text) or is_emulated(target_text):

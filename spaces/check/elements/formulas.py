@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spaces.check.elements.operations import BINARY, UNARY, cast_to, function_of, reinterpret_as
 from spaces.check.elements.stages import Stage, Unevaluable, same_indices
-from spaces.check.expression_errors import dtype_of, kind_of, operator_of
+from spaces.check.errors.expressions import dtype_of, kind_of, operator_of
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
 

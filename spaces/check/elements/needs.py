@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spaces.check.elements.formulas import Array, Contents, value_of
 from spaces.check.elements.stages import Axis, Stage, Unevaluable
-from spaces.check.expression_errors import dtype_of
+from spaces.check.errors.expressions import dtype_of
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import numpy_dtype
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.check.expression_errors import kind_of
+from spaces.check.errors.expressions import kind_of
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.guard import Unsuitable
 

@@ -82,7 +82,7 @@ def compile_cuda(
     Args:
         source: CUDA C++, as TVM emits it.
         arch: the architecture of the target, such as `sm_90`; see `nvcc.architecture`.
-        fast_math: whether functions may have few right bits, see `spaces.check.fast_math_errors`.
+        fast_math: whether functions may have few right bits, see `spaces.check.errors.fast_math`.
 
     Raises:
         TunerError: there is no compiler.

@@ -2,7 +2,7 @@
 
 It is called by its path, so that which one is called does not depend on the PATH of a worker. The
 flags are ours alone: TVM's own call always adds `--use_fast_math`, with which functions are
-instructions of few right bits (`spaces.check.fast_math_errors`). Ours does for targets that ask for
+instructions of few right bits (`spaces.check.errors.fast_math`). Ours does for targets that ask for
 it by a key.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from spaces.codegen.cuda import nvrtc
 from tuner.errors import TunerError
-from tuner.request.target_text import is_fast_math
+from tuner.request.target_text import arithmetic_of
 
 PACKAGE = "nvidia-cuda-nvcc"
 MISSING = (
@@ -114,7 +114,7 @@ def nvcc_version(nvcc: Path) -> str:
 def nvcc_fingerprint(target_json: str) -> str:
     """The compiler's version, and a hash of the flags that we call it and NVRTC with for a target.
     A machine that only measures may have none."""
-    said = (*FLAGS, *nvrtc.OPTIONS, *((FAST_MATH,) if is_fast_math(target_json) else ()))
+    said = (*FLAGS, *nvrtc.OPTIONS, *((FAST_MATH,) if arithmetic_of(target_json).fast_math else ()))
     flags = hashlib.sha256(" ".join(said).encode()).hexdigest()[:8]
     try:
         version = nvcc_version(find_nvcc())  # NVRTC is used if it makes the same code
@@ -126,7 +126,7 @@ def nvcc_fingerprint(target_json: str) -> str:
 def stock_environment(target_json: str) -> dict[str, str]:
     """The variables with which TVM's own call of the compiler says what ours does for a target."""
     # TVM asks whether it is empty, and a process may inherit one that is not.
-    refused = "" if is_fast_math(target_json) else "1"
+    refused = "" if arithmetic_of(target_json).fast_math else "1"
     return {"TVM_CUDA_COMPILE_MODE": "nvcc", "TVM_CUDA_NVCC_NO_FAST_MATH": refused}
 
 

@@ -63,7 +63,7 @@ def _convert(function: Any, gains: Gains) -> Any:
         return function
     choice = choose_layouts(graph_nodes(function, bindings, gains))
     chosen = choice[len(function.params) : len(function.params) + len(bindings)]
-    return _Rewriter().function(function, bindings, chosen) if any(chosen) else function
+    return _Rewriter(gains).function(function, bindings, chosen) if any(chosen) else function
 
 
 def graph_nodes(function: Any, bindings: Sequence[Any], gains: Gains = CPU) -> list[Node]:
@@ -77,7 +77,7 @@ def graph_nodes(function: Any, bindings: Sequence[Any], gains: Gains = CPU) -> l
         read = tuple(dict.fromkeys(number[v] for v in variables(value)))
         if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
             nodes.append(Node(read, _conversion_bytes(binding.var), tied=True))
-        elif isinstance(value, relax.Call) and rewrite_of(value) is not None:
+        elif isinstance(value, relax.Call) and rewrite_of(value, gains) is not None:
             result = _conversion_bytes(binding.var)
             nodes.append(Node(read, result, _gain(value, binding.var, gains)))
         else:
@@ -118,9 +118,10 @@ def _is_reshape(dims: Any) -> bool:
 class _Rewriter:
     """Writes a graph anew, each binding in the layout chosen for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, gains: Gains) -> None:
         from tvm import relax
 
+        self._gains = gains
         self._builder = relax.BlockBuilder()
         self._first: dict[Any, Any] = {}
         self._last: dict[Any, Any] = {}
@@ -147,7 +148,7 @@ class _Rewriter:
             item = relax.TupleGetItem(self._last[value.tuple_value], value.index)
             self._last[var] = self._put(item, var)
         else:
-            rewrite = rewrite_of(value)
+            rewrite = rewrite_of(value, self._gains)
             assert rewrite is not None
             made = rewrite(value, [self._as_last(operand) for operand in operands(value)])
             # A result that is no feature map is the same in both layouts.

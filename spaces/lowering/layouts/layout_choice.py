@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _NEVER = 1 << 60
-_LOST = 2
-"""A convolution with channels first is taken to lose this many times the time that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +32,6 @@ class Node:
     gain_bytes: int = 0
     fixed: bool = False
     tied: bool = False
-
-
-def convolution_gain(flops: int, flops_per_byte: int) -> int:
-    """`gain_bytes` of a convolution, on a device that does so many operations while it moves a
-    byte."""
-    return _LOST * flops // flops_per_byte
 
 
 def choose_layouts(nodes: Sequence[Node]) -> list[bool]:

@@ -7,16 +7,19 @@ Calls without a rule run channels-first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.lowering.layouts.gains import Gains
 from spaces.lowering.relax_rewrite import rank
 
 TO_LAST = (0, 2, 3, 1)
 """Axes that turn NCHW into NHWC."""
 TO_FIRST = (0, 3, 1, 2)
 """Axes that turn NHWC into NCHW."""
-_TO_HWIO = (2, 3, 1, 0)
+_FROM_OIHW = {"HWIO": (2, 3, 1, 0), "OHWI": (0, 2, 3, 1)}
+"""Axes that turn OIHW into layouts of kernels."""
 
 _BINARY = "add subtract multiply divide floor_divide mod power maximum minimum"
 _COMPARE = "equal not_equal greater greater_equal less less_equal"
@@ -35,13 +38,15 @@ _ONE_ACTIVATION = (CONVOLUTION, "relax.nn.prelu")
 Rewrite = Callable[[Any, Sequence[Any]], Any]
 
 
-def rewrite_of(call: Any) -> Rewrite | None:
+def rewrite_of(call: Any, gains: Gains) -> Rewrite | None:
     """The rule that makes a call channels-last; None where the call must stay as it is."""
     name = tvm_compat.operator_name(call)
     if name in ELEMENTWISE:
         return _elementwise if rank(call) == 4 else None
     if name == CONVOLUTION:
-        return _convolution if _is_plain_convolution(call) else None
+        if not _is_plain_convolution(call):
+            return None
+        return partial(_convolution, gains.lay_out_kernel(call.args[1]))
     if name in POOLS:
         attrs = call.attrs
         return _pool if attrs.layout == attrs.out_layout == "NCHW" else None
@@ -85,19 +90,19 @@ def _is_plain_convolution(call: Any) -> bool:
     return plain and tvm_compat.is_constant(call.args[1])
 
 
-def _convolution(call: Any, arguments: Sequence[Any]) -> Any:
+def _convolution(kernel_layout: str, call: Any, arguments: Sequence[Any]) -> Any:
     from tvm.relax import op
 
     attrs = call.attrs
     return op.nn.conv2d(
         arguments[0],
-        permute_constant(call.args[1], _TO_HWIO),
+        permute_constant(call.args[1], _FROM_OIHW[kernel_layout]),
         strides=_ints(attrs.strides),
         padding=_ints(attrs.padding),
         dilation=_ints(attrs.dilation),
         groups=int(attrs.groups),
         data_layout="NHWC",
-        kernel_layout="HWIO",
+        kernel_layout=kernel_layout,
         out_dtype=attrs.out_dtype,
     )
 

@@ -83,7 +83,9 @@ def _template(
         return write_program(*told, family.write)
 
     kernels = FamilyKernels(family, largest, gpu, lambda heads: heads, stack, write)
-    return ThreadTemplate(kernels, gpu, max(each, key=_count_scores), shapes)
+    # TVM's rules do not fit two products with a softmax between them onto a device: none of their
+    # schedules gets past `VerifyGPUCode`, and some rules fail.
+    return ThreadTemplate(kernels, gpu, max(each, key=_count_scores), shapes, hedged=False)
 
 
 def _read_heads(attention: Attention) -> Heads:

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from spaces.targets.gpu import STATIC_SHARED_BYTES, WARP, Gpu, register_limit
 from spaces.templates.few_rows.roles import Roles
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS
 
 ROWS, VECTOR, COLUMNS, UNROLL = "rows", "vector", "columns", "unroll"
-TERM_THREADS, COLUMN_THREADS, SPLITS = "term_threads", "column_threads", "splits"
+TERM_THREADS, COLUMN_THREADS = "term_threads", "column_threads"
 
 _MOST_VALUES = 16
 """Of rows in a tile."""
@@ -141,7 +142,7 @@ def choices_of(roles: Roles) -> dict[str, tuple[int, ...]]:
         COLUMN_THREADS: (1, 2, 4, 8, 16, 32, 64, 128),
         COLUMNS: (1, 2, 4),
         UNROLL: (1, 2, 4, 8),
-        SPLITS: (1, 2, 4, 8),
+        SPLITS: SPLIT_COUNTS,
     }
 
 

@@ -122,20 +122,28 @@ def all_loads(expression: Any) -> list[Any]:
     return found
 
 
-def loads_of(expression: Any) -> list[Any]:
-    """The loads in an expression that are made whatever its conditions say, in order."""
+def loads_of(expression: Any, guards: Sequence[Any] = ()) -> list[tuple[Any, Sequence[Any]]]:
+    """The loads in an expression, in order, each with the conditions without which it is not made;
+    those of a condition, and of what is computed where one does not hold, are left out.
+
+    Args:
+        guards: conditions of the whole expression.
+    """
     import tvm
     from tvm_ffi import structural_visit
 
-    found: list[Any] = []
+    found: list[tuple[Any, Sequence[Any]]] = []
 
     def load(node: Any, _visitor: Any) -> None:
-        found.append(node)
+        found.append((node, guards))
 
     def call(node: Any, visitor: Any) -> None:
-        if str(getattr(node.op, "name", "")) != tvm_compat.IF_THEN_ELSE:
-            for argument in node.args:
-                visitor.visit(argument)
+        if str(getattr(node.op, "name", "")) == tvm_compat.IF_THEN_ELSE:
+            condition, value, _other = node.args
+            found.extend(loads_of(value, [*guards, *rewrite.conjuncts(condition)]))
+            return
+        for argument in node.args:
+            visitor.visit(argument)
 
     structural_visit(expression, [(tvm.ir.TensorLoad, load), (tvm.ir.Call, call)])
     return found

@@ -69,7 +69,14 @@ class Elements:
         return next(flat for known, flat in self._flat if known.same_as(buffer))
 
     def load(self, slot: Slot, read: Read, places: Places, width: int) -> None:
-        """Load what a vector of a stage reads."""
+        """Load what a vector of a stage reads, if it does."""
+        if read.guard is None:
+            self._load(slot, read, places, width)
+            return
+        with self._t.If(self._index(read.guard, places)), self._t.Then():
+            self._load(slot, read, places, width)
+
+    def _load(self, slot: Slot, read: Read, places: Places, width: int) -> None:
         T, source = self._t, self._find(read.buffer)
         each = width_at(self._index(read.index, places), width, str(source.dtype))
         if read.growth == 1 and each > 1:
@@ -155,7 +162,7 @@ class Elements:
         return structural_mutate(expression, [(TensorLoad, look)])
 
     def _index(self, index: Any, places: Places, i: int = 0) -> Any:
-        """A flat index, some elements behind the first of a vector."""
+        """A flat index, or a condition, some elements behind the first of a vector."""
         import tvm
 
         lowered = self._lower(index, lambda _load: None)

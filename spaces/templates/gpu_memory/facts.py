@@ -48,7 +48,7 @@ class PartFacts:
     """A stage.
 
     Attributes:
-        reads: what it reads whatever a condition says; `others` is the number of other reads.
+        reads: what it reads in vectors; `others` is the number of other reads.
         heavy: operations that take much longer than an addition.
         out_bytes: of an element that it writes; 0 where it writes no parameter.
         widths: elements of a store, for each size of a vector.

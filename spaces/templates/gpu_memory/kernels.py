@@ -40,7 +40,7 @@ class RowKernels:
 
     @property
     def name(self) -> str:
-        return "kernel:gpu-memory-1"
+        return "kernel:gpu-memory-2"
 
     @property
     def choices(self) -> Mapping[str, tuple[int, ...]]:

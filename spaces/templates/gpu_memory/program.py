@@ -45,7 +45,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Where a stage reads one of the program's parameters, whatever a condition says.
+    """Where a stage reads one of the program's parameters.
 
     Attributes:
         load: TVM's expression in the value that the stage computes.
@@ -53,6 +53,8 @@ class Read:
         index: the index in the flat tensor, of places.
         growth: of the index with each step along which vectors lie; None where that varies.
         number: equal for reads of the same elements in several stages.
+        guard: the condition, of places but that along which vectors lie, without which it does not
+            read; None where it does whatever a condition says.
     """
 
     load: Any
@@ -60,6 +62,7 @@ class Read:
     index: Any
     growth: int | None
     number: int
+    guard: Any = None
 
 
 @dataclass(frozen=True, slots=True)

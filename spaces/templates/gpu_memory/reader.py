@@ -8,8 +8,8 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.guard import Unsuitable
-from spaces.ir.symbolic import NO_VALUES
-from spaces.templates.gpu_memory.bodies import flat_index, loads_of, read_body
+from spaces.ir.symbolic import NO_VALUES, variables
+from spaces.templates.gpu_memory.bodies import all_loads, flat_index, loads_of, read_body
 from spaces.templates.gpu_memory.program import Group, Part, Program, Read, Walk
 from spaces.templates.memory.inline import inline
 from spaces.templates.memory.nests import align_axes
@@ -84,7 +84,8 @@ class _Reader:
         self.kind = str(blocks[-1].iter_vars[0].var.ty.dtype) if blocks[-1].iter_vars else "int64"
         self._item_places: list[Any] = []
         self._lane_places: list[Any] = []
-        self._numbers: list[tuple[Any, Any, tuple[Any, ...]]] = []
+        self._numbers: list[tuple[Any, list[Any]]] = []
+        self._walk = Walk.FLAT
 
     def read(self) -> Program:
         """The program.
@@ -104,6 +105,7 @@ class _Reader:
             lanes = [self._group(self._lanes_of(last), [self._near(last), across], last)]
         if walk is not Walk.COLUMNS and not any(lanes):
             raise Unsuitable("there is nothing to go through")
+        self._walk = walk
         along = (items[-1] if walk is Walk.COLUMNS else next(g for g in lanes if g)[-1]).place
         parts = [self._part(n, items, lanes[n], along) for n in range(last + 1)]
         return Program(walk, tuple(parts), items, along, self.kind)
@@ -232,9 +234,10 @@ class _Reader:
         index = _simplify(rewrite.substitute(flat_index(body.target, body.indices), axes))
         extents = tuple(group.extent for group in lanes)
         reads = [
-            self._read(load, extents, along)
-            for load in loads_of(body.value)
+            self._read(load, rewrite.conjunction(guards) if guards else None, extents, along)
+            for load, guards in loads_of(body.value)
             if rewrite.is_among(load.source, self._parameters)
+            and self._holds_for_vectors(guards, along)
         ]
         return Part(stage, lanes, body, index, tuple(reads))
 
@@ -250,18 +253,26 @@ class _Reader:
         found |= {own[g.axes[-1]]: g.place for g in items if g.axes[-1] in own}
         return found
 
-    def _read(self, load: Any, extents: tuple[Any, ...], along: Any) -> Read:
+    def _holds_for_vectors(self, guards: Sequence[Any], along: Any) -> bool:
+        """Whether conditions hold for all elements of a vector or for none, and are such that a
+        thread may ask before it reads."""
+        if self._walk is Walk.TILES:  # whose vectors lie along one side and then along the other
+            return not guards
+        whole = all(not rewrite.is_among(along, variables(guard)) for guard in guards)
+        return whole and not any(all_loads(guard) for guard in guards)
+
+    def _read(self, load: Any, guard: Any, extents: tuple[Any, ...], along: Any) -> Read:
         import tvm
         from tvm_ffi import structural_equal
 
         index = _simplify(flat_index(load.source, load.indices))
         growth = rewrite.growth(tvm.sym.Analyzer(), index, along)
-        for number, (source, known, sizes) in enumerate(self._numbers):
-            is_same = load.source.same_as(source) and structural_equal(known, index)
-            if is_same and structural_equal([*sizes], [*extents]):
-                return Read(load, source, index, growth, number)
-        self._numbers.append((load.source, index, extents))
-        return Read(load, load.source, index, growth, len(self._numbers) - 1)
+        own = [index, *extents, *([] if guard is None else [guard])]
+        for number, (source, known) in enumerate(self._numbers):
+            if load.source.same_as(source) and structural_equal(known, own):
+                return Read(load, source, index, growth, number, guard)
+        self._numbers.append((load.source, own))
+        return Read(load, load.source, index, growth, len(self._numbers) - 1, guard)
 
 
 def _may_fuse(stage: Stage, outer: int, inner: int) -> bool:

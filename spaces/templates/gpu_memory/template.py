@@ -1,5 +1,5 @@
 """The template for programs bound by memory on a GPU: reductions, softmax, normalisation, pooling,
-elementwise chains, gathers, transposes.
+elementwise chains, gathers, transposes, convolutions with a filter for each channel.
 
 A setting stands for a program that says what each thread does: it loads and stores vectors, joins
 its sums with those of other threads, and holds a row of which several stages need each element.
@@ -14,7 +14,7 @@ from spaces.templates.gpu_memory.facts import ExtentsOf, read_facts
 from spaces.templates.gpu_memory.kernels import kernels_of
 from spaces.templates.gpu_memory.reader import read_program
 from spaces.templates.memory.shapes import stand_in
-from spaces.templates.memory.stages import is_contraction, stages_of
+from spaces.templates.memory.stages import has_own_windows, is_contraction, stages_of
 from spaces.templates.thread_template import ThreadTemplate
 from tuner.task import Task
 
@@ -37,7 +37,7 @@ def _make(task: Task) -> ThreadTemplate:
     module, values = task_module(task.module), stand_in(task.shapes)
     schedule = new_schedule(module)
     stages = stages_of(schedule, values)
-    if not stages or any(map(is_contraction, stages)):
+    if not stages or any(is_contraction(s) and not has_own_windows(s) for s in stages):
         raise Unsuitable("bound by arithmetic, or no plain stages")
     parameters = [*module["main"].params]
     program, gpu = read_program(schedule, values), gpu_of(task.target)

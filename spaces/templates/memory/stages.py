@@ -17,8 +17,9 @@ _LIGHT_CALLS = ("if_then_else", "reinterpret", "likely", "fabs")
 
 
 _SHORT = 8
-_MOST_REUSE = 4
-"""A sum of products that uses each element more often than this is bound by arithmetic."""
+_MOST_REUSE, _MOST_TAPS = 4, 64
+"""A sum of products that uses each element more often than this is bound by arithmetic, on a CPU
+and on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,15 @@ def is_contraction(stage: Stage) -> bool:
     return stage.reduces and len(sizes) > 1 and stage.points > _MOST_REUSE * sum(sizes.values())
 
 
+def has_own_windows(stage: Stage) -> bool:
+    """Whether each result sums over a window of its own of the largest tensor, as those of a
+    convolution with a filter for each channel, so short that memory of a GPU bounds it."""
+    largest = max(stage.reads, key=lambda read: read.elements)
+    own = [n for n, axis in enumerate(stage.axes) if not (axis.reduced or axis.single)]
+    is_short = stage.points <= _MOST_TAPS * largest.elements
+    return is_short and all(largest.steps[n] != 0 for n in own)
+
+
 def stages_of(
     schedule: Any, values: Mapping[str, int] = NO_VALUES, buffers: list[Any] | None = None
 ) -> list[Stage] | None:
@@ -258,6 +268,8 @@ class _Body:
         bound: list[Any] = []
 
         def look(var: Any) -> None:
+            if not isinstance(var.ty, tvm.ir.PrimType):
+                return  # a tensor may have the name of a dimension
             value = self._values.get(str(var.name))
             if value is None or var in self._numbers or any(var.same_as(b) for b in bound):
                 return

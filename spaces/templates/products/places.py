@@ -79,6 +79,14 @@ def place_row(product: Product, operand: int, extents: Sequence[Any], row: Any) 
     return {axis: rewrite.cast("int32", place) for axis, place in places.items()}
 
 
+def place_term(product: Product, extents: Sequence[Any], term: Any) -> dict[int, Any]:
+    """The place on each axis that is summed over of a term, by divisions of 32 bits: TVM would
+    else move those of an index into the 64 bits of what it counts elements in."""
+    sizes = [rewrite.cast("uint32", extent) for extent in extents]
+    places = spread(sizes, product.terms, rewrite.cast("uint32", term))
+    return {axis: rewrite.cast("int32", place) for axis, place in places.items()}
+
+
 def index_operand(
     product: Product,
     operand: int,
@@ -90,7 +98,8 @@ def index_operand(
     """The index of an operand's element.
 
     Args:
-        row: its row or column, or the places that `place_row` gives of that; `term` its term.
+        row: its row or column, or the places that `place_row` gives of that; `term` its term, or
+            what `place_term` gives of that.
     """
     places = _place_terms(product, operand, extents, row, term, batch)
     return [index.at(places) for index in product.windows[operand]]
@@ -130,4 +139,5 @@ def _place_terms(
 ) -> dict[int, Any]:
     """A place for each axis that an operand has."""
     places = row if isinstance(row, Mapping) else place_row(product, operand, extents, row)
-    return {**places, **spread(extents, product.terms, term), **batch}
+    terms = term if isinstance(term, Mapping) else spread(extents, product.terms, term)
+    return {**places, **terms, **batch}

@@ -101,13 +101,16 @@ class Product:
         return (self.axes_of(operand) or (None,))[-1] if self.turned[operand] else self.terms[-1]
 
     def widest(self, operand: int) -> int:
-        """Elements of the widest load with which the dense axis of a plain product's operand is
-        read in whole loads, each of which begins at a multiple of its size."""
-        axis = self.dense_axis(operand)
-        if axis is None or self.c.axes[axis].symbolic:
-            return 1
+        """Elements of the widest load with which an operand is read in whole loads along what lies
+        next to one another, each of which begins at a multiple of its size."""
+        dense = [self.dense_axis(operand)]
+        if not self.plain:
+            dense = [*(self.axes_of(operand) if self.turned[operand] else self.terms)]
+            if not self.in_units[operand]:
+                return 1
+        known = [self.c.axes[axis] for axis in dense if axis is not None]
         # Of several shapes that are estimated together a known extent is that of each.
-        extent = int(np.max(self.c.axes[axis].extent))
+        extent = prod(int(np.max(axis.extent)) for axis in known if not axis.symbolic)
         return gcd(extent, UNIT * 8 // self.c.operands[operand].bits)
 
     @property

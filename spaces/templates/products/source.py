@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite
-from spaces.templates.products.places import index_operand, is_in_tensor, multiply, place_row
+from spaces.templates.products.places import (
+    index_operand,
+    is_in_tensor,
+    multiply,
+    place_row,
+    place_term,
+)
 from spaces.templates.products.product import Product
+from spaces.templates.thread_program import keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,7 @@ class Source:
         size: the number of rows, a number or an expression; `terms` that of terms.
         index: gives the index of an element, for its row, its term and its place in the batch.
         take_apart: gives what `index` and `inside` take for a row, so that it is computed once,
-            where rows are windows.
+            where rows are windows; `take_term_apart` for a term, where it has several axes.
         inside: gives for the same whether an element is in the tensor, where rows are windows that
             reach beyond it; there elements are zeros, and an index is of nothing.
     """
@@ -33,12 +40,19 @@ class Source:
     terms: Any
     index: Callable[[Any, Any, Mapping[int, Any]], list[Any]]
     take_apart: Callable[[Any], Mapping[int, Any]] | None = None
+    take_term_apart: Callable[[Any], Mapping[int, Any]] | None = None
     inside: Callable[[Any, Any, Mapping[int, Any]], Any] | None = None
 
     @property
     def kind(self) -> str:
         """The type of its elements."""
         return str(self.tensor.dtype)
+
+
+def keep_apart(T: Any, apart: Sequence[Mapping[int, Any]]) -> list[Mapping[int, Any]]:
+    """Places of rows or of terms, computed once."""
+    known = iter(keep(T, [place for at in apart for place in at.values()]))
+    return [{axis: next(known) for axis in at} for at in apart]
 
 
 def read_source(product: Product, number: int, tensor: Any, extents: Sequence[Any]) -> Source:
@@ -56,6 +70,9 @@ def read_source(product: Product, number: int, tensor: Any, extents: Sequence[An
     def take_apart(row: Any) -> Mapping[int, Any]:
         return place_row(product, number, extents, row)
 
+    def take_term_apart(term: Any) -> Mapping[int, Any]:
+        return place_term(product, extents, term)
+
     def find_inside(row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         sizes = [rewrite.cast("int32", size) for size in tensor.shape]
         return is_in_tensor(product, number, extents, sizes, row, term, batch)
@@ -68,5 +85,6 @@ def read_source(product: Product, number: int, tensor: Any, extents: Sequence[An
         multiply([extents[axis] for axis in product.terms]),
         find_index,
         take_apart if product.slides(number) else None,
+        take_term_apart if len(product.terms) > 1 else None,
         find_inside if any(index.guarded for index in product.windows[number]) else None,
     )

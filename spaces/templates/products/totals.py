@@ -15,6 +15,8 @@ from spaces.templates.thread_program import DEVICE_ENTRY, keep, narrow, widen
 
 Place = tuple[Any, Any]
 """A row and a column."""
+SPLITS, SPLIT_COUNTS = "splits", (1, 2, 4, 8)
+"""The knob for the blocks that share the terms of a sum, and its values."""
 SUM_BYTES = 4
 """Of a sum in the workspace."""
 _THREADS = 256
@@ -58,7 +60,7 @@ class Totals:
 
     def allocate(self) -> None:
         """Make room for sums that blocks leave."""
-        if self._splits > 1:
+        if self.are_left:
             sizes = widen(self._splits, self.batches, self.rows, self.columns)
             self._left = self._t.alloc_buffer(sizes, self._kind, scope="global")
 
@@ -73,16 +75,34 @@ class Totals:
             batch: the place on each axis of the batch; `number` that on all of them.
             split: number of the block's share of the terms.
         """
-        if self._splits == 1:
-            self._finish(total, at, batch)
+        if self.are_left:
+            self._t.buffer_store(self._left, total, self.find(at, batch, number, split))
         else:
-            self._t.buffer_store(self._left, total, widen(split, number, *at))
+            self._finish(total, at, batch)
 
     def write_adding(self) -> None:
         """Write the kernel that adds up what blocks have left, in the order of the terms."""
-        if self._splits > 1:
+        if self.are_left:
             with self._t.attr({DEVICE_ENTRY: True}):
                 self._add()
+
+    @property
+    def are_left(self) -> bool:
+        """Whether blocks leave sums in the workspace."""
+        return self._splits > 1
+
+    @property
+    def target(self) -> Any:
+        """The tensor that blocks store to: the result, or the workspace."""
+        return self._left if self.are_left else self._epilogue.result
+
+    def stored(self, total: Any, at: Place, batch: Mapping[int, Any]) -> Any:
+        """What a block stores of a sum."""
+        return total if self.are_left else self.value(total, at, batch)
+
+    def find(self, at: Place, batch: Mapping[int, Any], number: Any, split: Any) -> list[Any]:
+        """The index of what a block stores; arguments are those of `put`."""
+        return [*widen(split, number, *at)] if self.are_left else self.index(at, batch)
 
     def value(self, total: Any, at: Place, batch: Mapping[int, Any]) -> Any:
         """What the program makes of a sum."""

@@ -24,10 +24,11 @@ from spaces.templates.tensor_cores import ampere_knobs as k
 from spaces.templates.tensor_cores.elements.byte_fragments import ByteFragments
 from spaces.templates.tensor_cores.elements.single_fragments import SingleFragments
 from spaces.templates.tensor_cores.elements.single_results import SingleResults
+from spaces.templates.tensor_cores.elements.tf32_fragments import Tf32Fragments
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tile import BYTES, SINGLES
+from spaces.templates.tensor_cores.tile import BYTES, SINGLES, TF32
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -147,6 +148,8 @@ class _Writer:
         kinds = (self._a.source.kind, lane, self._b.source.kind)
         if self._tile.element is BYTES:
             return ByteFragments(self._t, *kinds)
+        if self._tile.element is TF32:
+            return Tf32Fragments(self._t, lane)
         return Fragments(self._t, *kinds)
 
     def _store(self, thread: Any, first: Place, part: Part, sums: Any) -> None:

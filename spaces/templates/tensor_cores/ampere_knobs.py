@@ -17,14 +17,13 @@ import numpy.typing as npt
 from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import count_left_bytes
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     GROUP,
     SINGLES,
-    SPLIT_COUNTS,
-    SPLITS,
     STAGES,
     SWAP,
+    TF32,
     Element,
     count_places,
     count_stage_bytes,
@@ -46,8 +45,8 @@ _APART_REGISTERS = 32
 _WARP_RATE = 0.63
 """The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
-_SPLIT_ISSUES = 6.0
-"""Instructions of a thread for an element in single precision that it takes apart."""
+_SPLIT_ISSUES, _ROUND_ISSUES = 6.0, 1.0
+"""Instructions of a thread for an element in single precision that it takes apart, or rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class AmpereTile:
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
         """See `Tile`. Each warp reads its rows and its columns from shared memory, and takes those
-        in single precision apart."""
+        in single precision apart, or rounds them."""
         element = self.element
         operations = 2 * self.rows * self.columns * self.depth * element.products
         if gpu.architecture == HOPPER:
@@ -126,6 +125,8 @@ class AmpereTile:
         warps = self.row_warps * self.column_warps
         own = (ROWS * self.row_parts + self.warp_columns) * self.depth
         found = np.maximum(multiplying, warps * own * element.bytes / SHARED_BYTES)
+        if element is TF32:
+            return np.maximum(found, warps * own * _ROUND_ISSUES / ISSUED)
         if element is not SINGLES:
             return found
         added = ROWS * self.row_parts * self.warp_columns * self.depth / element.terms

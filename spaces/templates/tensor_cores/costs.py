@@ -18,7 +18,7 @@ from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
     HELD,
     HELD_OF_WINDOWS,
-    SINGLES,
+    WORD_BYTES,
     Tile,
     count_places,
     count_rows,
@@ -33,8 +33,6 @@ _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
 _COPY_ISSUES = 6.0
 """Instructions of a thread for an element that it copies."""
-_WINDOW_ISSUES = 14.0
-"""Instructions that tell where in a window something is, and whether it is in the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +147,10 @@ def _copying(product: Product, tile: Tile) -> Any:
         each = count_rows(product, tile, operand) * tile.depth / tile.copiers
         slides = product.slides(operand)
         if not product.in_units[operand]:
-            cycles = cycles + each * (_COPY_ISSUES + _WINDOW_ISSUES * slides)
-            if tile.element is not SINGLES:  # of these each copy is under way, without a register
+            cycles = cycles + each * (_COPY_ISSUES + rates.WINDOW_ISSUES * slides)
+            if tile.element.bytes < WORD_BYTES:  # else each is under way, without a register
                 held = HELD_OF_WINDOWS if slides else HELD
                 cycles = cycles + rates.ceil(each, held) * rates.LATENCY
         elif slides:
-            cycles = cycles + each * tile.element.bytes / UNIT * _WINDOW_ISSUES
+            cycles = cycles + each * tile.element.bytes / UNIT * rates.WINDOW_ISSUES
     return cycles

@@ -13,7 +13,7 @@ from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS
 from spaces.templates.tensor_cores.hopper import write_hopper_product
-from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, Element, element_of
+from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, TF32, Element, element_of
 from tuner.task import Instance
 
 
@@ -50,6 +50,7 @@ _BYTES = (
     _of_hopper("kernel:hopper-int8-product-1", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
+_TF32 = _of_ampere("kernel:ampere-tf32-product-1", TF32)
 
 
 def list_families(
@@ -57,21 +58,20 @@ def list_families(
 ) -> list[ProductFamily]:
     """The family of a product on a device; empty where its tensor cores are older, or do not take
     it. Warpgroups multiply bytes whose terms lie next to one another, and no others."""
-    if gpu.architecture < COPIES_AHEAD or not _is_taken(product):
+    if gpu.architecture < COPIES_AHEAD or not _is_taken(gpu, product):
         return []
     element, is_hopper = element_of(product.kind), gpu.architecture == HOPPER
     if element is SINGLES:
-        return [_SINGLES]
+        return [_TF32 if gpu.tf32 else _SINGLES]
     if element is BYTES:
         return [_BYTES[is_hopper and not any(product.turned)]]
     return [_HALVES[is_hopper]]
 
 
-def _is_taken(product: Product) -> bool:
-    """Whether rows may lie as they do, which of halves may be windows, and errors are within
-    bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
-    if product.kind in HALVES.names:
+def _is_taken(gpu: Gpu, product: Product) -> bool:
+    """Whether rows may lie as they do, which of all but three products of TF32 may be windows, and
+    errors are within bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
+    if product.kind not in SINGLES.names or gpu.tf32:
         return True
     known = not any(product.c.axes[axis].symbolic for axis in product.terms)
-    is_precise = product.kind not in SINGLES.names or (known and product.depth >= LEAST_TERMS)
-    return product.plain and bool(is_precise)
+    return product.plain and known and bool(product.depth >= LEAST_TERMS)

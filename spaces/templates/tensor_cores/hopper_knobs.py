@@ -16,12 +16,10 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
-from spaces.templates.products.totals import count_left_bytes
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     BYTES,
     GROUP,
-    SPLIT_COUNTS,
-    SPLITS,
     STAGES,
     SWAP,
     Element,

@@ -8,7 +8,7 @@ from typing import Any
 
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
-from spaces.templates.products.source import Source
+from spaces.templates.products.source import Source, keep_apart
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
     BYTES,
@@ -17,12 +17,10 @@ from spaces.templates.tensor_cores.tile import (
     LINE_BYTES,
     PATTERN_BYTES,
     SINGLES,
+    WORD_BYTES,
     element_of,
 )
-from spaces.templates.thread_program import keep
 
-_WORD = 4
-"""Bytes of the least copy that threads have under way."""
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
@@ -56,7 +54,7 @@ class Operand:
     @property
     def is_ahead(self) -> bool:
         """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
-        return self.source.in_units or self._element.bytes >= _WORD
+        return self.source.in_units or self._element.bytes >= WORD_BYTES
 
     def aim(self, thread: Any, row: Any) -> None:
         """Find out for the tiles from a row on where that is which a thread copies from, if it
@@ -66,9 +64,7 @@ class Operand:
         each = UNIT // self._element.bytes
         turns = range(-(-self.rows * self.depth // (each * self._threads)))
         rows = (self._find_piece(thread + turn * self._threads, each)[0] for turn in turns)
-        apart = [self.source.take_apart(row + r) for r in rows]
-        known = iter(keep(self._t, [place for at in apart for place in at.values()]))
-        self._aimed = [{axis: next(known) for axis in at} for at in apart]
+        self._aimed = keep_apart(self._t, [self.source.take_apart(row + r) for r in rows])
 
     def move(
         self,

@@ -16,13 +16,14 @@ from spaces.targets.gpu import Gpu
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 
-SWAP, STAGES, GROUP, SPLITS = "swap", "stages", "group", "splits"
-"""Knobs that all have: whether A gives the result's columns, stages of shared memory, tiles of A
-whose blocks follow one another, and blocks that share the terms of a sum."""
-SPLIT_COUNTS = (1, 2, 4, 8)
+SWAP, STAGES, GROUP = "swap", "stages", "group"
+"""Knobs that all have, besides that of `spaces.templates.products.totals`: whether A gives the
+result's columns, stages of shared memory, and tiles of A whose blocks follow one another."""
 LINE_BYTES, PATTERN_BYTES = 128, 1024
 """Bytes of a line of an operand's tile, as far as the widest swizzle reaches, and the bytes after
 which that repeats."""
+WORD_BYTES = 4
+"""Of the least copy that threads have under way."""
 HELD, HELD_OF_WINDOWS = 64, 16
 """Elements that a thread has under way, at most, where threads copy one by one; fewer of windows,
 since it takes registers to find each of them."""
@@ -67,11 +68,12 @@ class Element:
 HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
 BYTES = Element({"int8": "s8", "uint8": "u8"}, 1, sums="uint32")
 SINGLES = Element({"float32": "tf32"}, 4, products=3)
+TF32 = Element(SINGLES.names, 4)
 _ELEMENTS = {kind: element for element in (HALVES, BYTES, SINGLES) for kind in element.names}
 
 
 def element_of(kind: str) -> Element:
-    """The element of a type.
+    """The element of a type, of which products are as exact as its own.
 
     Raises:
         KeyError: tensor cores do not multiply it.

@@ -12,6 +12,7 @@ from spaces.targets.gpu import WARP, Gpu, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SUM_BYTES, count_left_bytes
 from spaces.templates.products.traffic import count_moved
 from spaces.templates.thread_products import knobs as k
 
@@ -35,7 +36,8 @@ class Estimate:
         multiplying: cycles in which a multiprocessor starts the products of a step of a block;
             `issuing` those of all its instructions, `reading` those of shared memory, `fetching`
             those in which its operands come from the L2 cache.
-        tiles: tiles of the whole product; `waves` rounds of them over the multiprocessors.
+        tiles: tiles of the whole product, one for each share of its terms; `waves` rounds of them
+            over the multiprocessors.
         resident: blocks that share a multiprocessor.
         steps: of a block.
         padded: multiply-adds, padding included, for each one that is needed.
@@ -62,8 +64,8 @@ def estimate(product: Product, gpu: Gpu, tile: k.ThreadTile) -> Estimate:
     c = product.c
     rows, width = product.extent(c.rows_of), product.extent(c.columns_of)
     tiles = rates.ceil(rows, tile.rows), rates.ceil(width, tile.columns)
-    steps = rates.ceil(product.depth, tile.depth)
-    number = tiles[0] * tiles[1] * product.batch_extent
+    steps = rates.ceil(product.depth, tile.depth * tile.splits)
+    number = tiles[0] * tiles[1] * product.batch_extent * tile.splits
     waves = rates.ceil(number, gpu.multiprocessors)
     registers = k.count_registers(product, gpu, tile)
     resident = count_resident(gpu, tile.shared_bytes, registers, tile.threads)
@@ -80,14 +82,17 @@ def estimate(product: Product, gpu: Gpu, tile: k.ThreadTile) -> Estimate:
     filling = rates.FILL_CYCLES / (tile.stages - 1)
     step = np.maximum(busy, np.maximum(waiting, filling) / resident)
     step = step + (_STEP_CYCLES + _LATE * filling) / resident
-    storing = tile.rows * tile.columns * product.out_bits / 8 / rates.STORED_BYTES
+    item = np.where(tile.splits > 1, SUM_BYTES, product.out_bits / 8)
+    storing = tile.rows * tile.columns * item / rates.STORED_BYTES
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / resident)
     sizes = tile.rows, tile.columns
     moved = count_moved(product, gpu, tiles, sizes, tile.group, swap=0)
     streaming = moved / gpu.memory_bytes_per_cycle
     cycles = rates.overlap(cycles, streaming) + rates.LAUNCH_CYCLES
+    cycles = cycles + rates.estimate_joining(gpu, count_left_bytes(product, tile.splits))
     wanted = np.maximum(rows * width * product.depth * 1.0, 1.0)
-    padded = tiles[0] * tile.rows * tiles[1] * tile.columns * 1.0 * steps * tile.depth / wanted
+    terms = steps * tile.depth * tile.splits
+    padded = tiles[0] * tile.rows * tiles[1] * tile.columns * 1.0 * terms / wanted
     return Estimate(
         multiplying,
         issuing,
@@ -115,6 +120,7 @@ def traits(product: Product, gpu: Gpu, tile: k.ThreadTile) -> npt.NDArray[np.flo
         np.log2(tile.rows),
         np.log2(tile.columns),
         np.log2(tile.sums),
+        np.log2(tile.splits),
         k.count_registers(product, gpu, tile) * tile.threads / gpu.registers,
         tile.shared_bytes / gpu.dynamic_shared_bytes,
         np.log2(e.issuing / e.multiplying),
@@ -135,9 +141,12 @@ def traits(product: Product, gpu: Gpu, tile: k.ThreadTile) -> npt.NDArray[np.flo
 
 def _count_issues(product: Product, tile: k.ThreadTile) -> Any:
     """Instructions of a thread in a step."""
-    copies = sum(k.count_copies(product, tile, operand) for operand in range(2))
+    copying: Any = 0.0
+    for operand in range(2):
+        each = _COPY_ISSUES + rates.WINDOW_ISSUES * product.slides(operand)
+        copying = copying + each * k.count_copies(product, tile, operand)
     each = tile.sums + tile.row_vectors + tile.column_vectors
-    return each * tile.depth + _COPY_ISSUES * copies + _STEP_ISSUES
+    return each * tile.depth + copying + _STEP_ISSUES
 
 
 def _count_wavefronts(product: Product, tile: k.ThreadTile) -> Any:

@@ -12,7 +12,7 @@ from spaces.templates.thread_products import costs, knobs
 from spaces.templates.thread_products.program import write_thread_product
 from tuner.task import Instance
 
-NAME = "kernel:thread-product-1"
+NAME = "kernel:thread-product-2"
 """Of the space; it changes when the program does."""
 
 
@@ -25,8 +25,8 @@ def kinds_of(gpu: Gpu) -> tuple[str, ...]:
 def list_families(
     gpu: Gpu, product: Product, _extents: Mapping[Instance, Extents]
 ) -> list[ProductFamily]:
-    """How a plain product of such a type is written for a device; empty for others."""
-    if product.kind not in kinds_of(gpu) or not product.plain:
+    """How a product of such a type is written for a device, also of windows; empty for others."""
+    if product.kind not in kinds_of(gpu):
         return []
     family: ProductFamily = Family(
         NAME,

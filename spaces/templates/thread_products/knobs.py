@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import COPIES_AHEAD, WARP, Gpu, register_limit
+from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 
 ROW_VECTORS, COLUMN_VECTORS = "row_vectors", "column_vectors"
 ROW_WARPS, COLUMN_WARPS, ROW_LANES = "row_warps", "column_warps", "row_lanes"
@@ -23,14 +25,16 @@ DEPTH, STAGES, GROUP = "depth", "stages", "group"
 VECTOR, ITEM = 4, 4
 """Numbers of a vector, of 16 bytes, and bytes of one."""
 _MOST_THREADS, _LEAST_WARPS = 512, 2
-_MOST_COPIES = 32
-"""Of a thread in a stage."""
+_MOST_COPIES, _MOST_WINDOWS = 32, 16
+"""Of a thread in a stage; fewer of windows, since it takes registers to find each of them."""
 _MOST_PRODUCTS = 2048
 """Of a thread in a stage, which are written one by one."""
 _OTHER_REGISTERS = 40
 """Of a thread, besides sums and factors: addresses of what it copies and reads."""
 _PLACE_REGISTERS = 2
 """Of a row that a copy begins in, as far as the compiler's spills tell."""
+_OPEN_REGISTERS = 16
+"""Of a thread, for sizes of windows that are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class ThreadTile:
         depth: terms of a stage.
         stages: of shared memory.
         group: tiles of rows whose blocks follow one another.
+        splits: blocks that share the terms of a sum.
     """
 
     row_vectors: Any
@@ -54,6 +59,7 @@ class ThreadTile:
     depth: Any
     stages: Any
     group: Any
+    splits: Any
 
     @property
     def column_lanes(self) -> Any:
@@ -97,6 +103,7 @@ def choices_of(product: Product, gpu: Gpu) -> dict[str, tuple[int, ...]]:
         DEPTH: (8, 16, 32),
         STAGES: (3, 4, 5) if copies_ahead(gpu) else (2,),
         GROUP: (1, 2, 4, 8, 16),
+        SPLITS: SPLIT_COUNTS,
     }
 
 
@@ -108,7 +115,7 @@ def copies_ahead(gpu: Gpu) -> bool:
 def tile_of(knobs: Mapping[str, Any]) -> ThreadTile:
     """The sizes of a setting, or of many."""
     names = (ROW_VECTORS, COLUMN_VECTORS, ROW_WARPS, COLUMN_WARPS, ROW_LANES)
-    return ThreadTile(*(knobs[name] for name in (*names, DEPTH, STAGES, GROUP)))
+    return ThreadTile(*(knobs[name] for name in (*names, DEPTH, STAGES, GROUP, SPLITS)))
 
 
 def count_copies(product: Product, tile: ThreadTile, operand: int) -> Any:
@@ -148,9 +155,25 @@ def count_registers(product: Product, gpu: Gpu, tile: ThreadTile) -> Any:
 
 def _count_places(product: Product, tile: ThreadTile, operand: int) -> Any:
     """Registers for the rows of an operand that a thread copies from: of an open number each is
-    kept within it by itself."""
-    own = _PLACE_REGISTERS * count_copies(product, tile, operand)
-    return own if _is_open(product, operand) else 0
+    kept within it by itself, and of windows the place on each axis, as that of its terms."""
+    copies = count_copies(product, tile, operand)
+    if not product.slides(operand):
+        return _PLACE_REGISTERS * copies if _is_open(product, operand) else 0
+    rows = _count_rows(product, tile, operand)
+    found = (_PLACE_REGISTERS + len(product.axes_of(operand))) * rows
+    found = found + len(product.terms) * np.maximum(copies // rows, 1)
+    return found + _OPEN_REGISTERS * product.c.symbolic
+
+
+def _count_rows(product: Product, tile: ThreadTile, operand: int) -> Any:
+    """Rows of an operand that a thread copies from: where these are dense, and its copies are all
+    of other terms, there is one."""
+    copies = count_copies(product, tile, operand)
+    if not product.turned[operand]:
+        return copies
+    rows = tile.rows if operand == product.c.rows_of else tile.columns
+    lines = tile.threads // np.minimum(rows // width_of(product, operand), WARP)
+    return np.minimum(np.maximum(copies * lines // tile.depth, 1), copies)
 
 
 def _is_open(product: Product, operand: int) -> bool:
@@ -164,12 +187,18 @@ def _count_held(product: Product, tile: ThreadTile, operand: int) -> Any:
 
 
 def feasible(product: Product, gpu: Gpu, tile: ThreadTile) -> npt.NDArray[np.bool_]:
-    """Whether each setting keeps to the limits of the hardware, whatever the shape."""
+    """Whether each setting keeps to the limits of the hardware, whatever the shape.
+
+    Args:
+        product: of the largest shape.
+    """
     good = count_registers(product, gpu, tile) <= register_limit(gpu, tile.threads)
     good &= tile.threads <= np.minimum(_MOST_THREADS, gpu.threads)
     good &= tile.threads >= _LEAST_WARPS * WARP
     good &= tile.shared_bytes <= gpu.dynamic_shared_bytes
     good &= tile.sums * tile.depth <= _MOST_PRODUCTS
+    good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     for operand in range(2):
-        good &= count_copies(product, tile, operand) <= _MOST_COPIES
+        most = _MOST_WINDOWS if product.slides(operand) else _MOST_COPIES
+        good &= count_copies(product, tile, operand) <= most
     return np.asarray(good, dtype=np.bool_)

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Any
 
 from spaces.templates.products.layout import UNIT
-from spaces.templates.products.source import Source
+from spaces.templates.products.source import Source, keep_apart
 from spaces.templates.thread_products.knobs import ITEM, VECTOR
 from spaces.templates.thread_products.places import Tile
 from spaces.templates.thread_program import keep, narrow
@@ -19,12 +19,12 @@ class Operand:
     """The tiles of one operand in shared memory, and what a thread has read of them.
 
     The last tile of so many rows that are known ends with them, and shares some with the one before
-    it. Else rows beyond the tensor are copies of its last one: what they give is not stored. Terms
-    beyond it are zeros, in stages behind the last one too, so that no step is special.
+    it. Else rows beyond the last one are copies of it: what they give is not stored. Terms beyond
+    the last one are zeros, in stages behind that too, so that no step is special; so is what rows
+    that are windows have beyond the tensor.
 
     Args:
         T: TVM's script.
-        dense: the dimension along which copies take several elements.
         threads: of a block.
         ahead: whether copies reach shared memory by themselves, or through registers.
         late: whether a thread reads factors into the registers of those that it has just used.
@@ -34,14 +34,13 @@ class Operand:
         self,
         T: Any,
         source: Source,
-        dense: int | None,
         tile: Tile,
         *,
         threads: int,
         ahead: bool,
         late: bool,
     ) -> None:
-        self._t, self.source, self._dense, self.tile = T, source, dense, tile
+        self._t, self.source, self.tile = T, source, tile
         self._threads, self._ahead = threads, ahead
         self._size, self._terms = narrow(T, source.size), narrow(T, source.terms)
         self._span = 1 if tile.turned else VECTOR
@@ -80,14 +79,46 @@ class Operand:
         self._copies = None if tile.copies >= self._threads else thread < tile.copies
         slot, term = tile.copy(thread)
         self._slot, self._term = slot, term
-        first = row + tile.row(slot)
-        self._rows = []
-        for turn in range(self._turns):
-            place = first + tile.row(tile.copy(turn * self._threads)[0])
-            if not self.is_whole:
-                place = T.min(place, self._size - (tile.width if tile.turned else 1))
-            self._rows.append(place)
+        self._rows = self._find_rows(row + tile.row(slot))
         return row
+
+    def _find_rows(self, first: Any) -> Mapping[int, Any]:
+        """The rows that a thread copies from, or the places that are known of one, by how far they
+        are behind the first."""
+        T, tile = self._t, self.tile
+        behind = [*dict.fromkeys(self._row_of(turn) for turn in range(self._turns))]
+        rows = [first + more for more in behind]
+        if not self.is_whole:
+            last = self._size - (tile.width if tile.turned else 1)
+            rows = [T.min(row, last) for row in rows]
+        if self.source.take_apart is not None:
+            rows = [*keep_apart(T, [self.source.take_apart(row) for row in rows])]
+        return dict(zip(behind, rows, strict=True))
+
+    def _find_terms(self, step: Any) -> Mapping[int, Any]:
+        """The terms that a thread copies in a step, each with the places that are known of it, by
+        how far they are behind the first."""
+        T = self._t
+        behind = [*dict.fromkeys(self._term_of(turn) for turn in range(self._turns))]
+        terms = [T.Bind(step * self.tile.depth + (self._term + more)) for more in behind]
+        places = terms
+        if self.source.take_term_apart is not None:
+            places = [*keep_apart(T, [self.source.take_term_apart(term) for term in terms])]
+        return dict(zip(behind, zip(terms, places, strict=True), strict=True))
+
+    def _term_of(self, turn: int) -> int:
+        """How far the term of a copy is behind the thread's first."""
+        behind: int = self.tile.copy(turn * self._threads)[1]
+        return behind
+
+    def _row_of(self, turn: int) -> int:
+        """How far the row of a copy is behind the thread's first."""
+        behind: int = self.tile.row(self.tile.copy(turn * self._threads)[0])
+        return behind
+
+    def end_at(self, term: Any) -> None:
+        """Say which term is none of the block's any more, if there is one."""
+        (self._terms,) = keep(self._t, [self._t.min(term, self._terms)])
 
     def read_at(self, slot: Any) -> None:
         """Say which slot is that of the thread's first row."""
@@ -95,13 +126,14 @@ class Operand:
 
     def copy(self, stage: Any, step: Any) -> None:
         """Begin to fill a stage (PTX ISA, "cp.async")."""
+        terms = self._find_terms(step)
         for turn in range(self._turns):
-            term = self._find_term(turn, step)
+            term, place = terms[self._term_of(turn)]
             if self._ahead:
-                self._copy(turn, stage, term)
+                self._copy(turn, stage, term, place)
             else:
                 with self._where_it_copies():
-                    self._load(turn, term)
+                    self._load(turn, term, place)
 
     def finish(self, stage: Any) -> None:
         """Store what registers hold."""
@@ -145,11 +177,6 @@ class Operand:
     def _first_of(self, term: int) -> int:
         return term // self._span % self._buffers * self._of_buffer
 
-    def _find_term(self, turn: int, step: Any) -> Any:
-        """The term of a copy of a step."""
-        own = self._term + self.tile.copy(turn * self._threads)[1]
-        return self._t.Bind(step * self.tile.depth + own)
-
     def _place(self, turn: int) -> Any:
         """Where a copy goes in a stage."""
         slot, term = self.tile.copy(turn * self._threads)
@@ -165,23 +192,32 @@ class Operand:
             stack.enter_context(self._t.Then())
         return stack
 
-    def _copy(self, turn: int, stage: Any, term: Any) -> None:
-        T, count = self._t, self.tile.width * ITEM
-        there = T.if_then_else(term < self._terms, count, 0)
-        term = T.if_then_else(term < self._terms, term, 0)
-        source = self.source.tensor.ptr_to(self.source.index(self._rows[turn], term, self._batch))
+    def _copy(self, turn: int, stage: Any, term: Any, place: Any) -> None:
+        T, count, row = self._t, self.tile.width * ITEM, self._rows[self._row_of(turn)]
+        there = T.if_then_else(self._is_inside(row, term, place), count, 0)
+        if place is term:  # else it may point to anything: where there is nothing, nothing is read
+            place = T.if_then_else(term < self._terms, term, 0)
+        source = self.source.tensor.ptr_to(self.source.index(row, place, self._batch))
         way = T.ptx[f"cp.async.{'cg' if count == UNIT else 'ca'}.shared.global"]
         where = self._stages.ptr_to([stage, self._place(turn)])
         with self._where_it_copies():
             T.evaluate(way(where, source, count, T.Cast("uint32", there)))
 
-    def _load(self, turn: int, term: Any) -> None:
-        T, width = self._t, self.tile.width
-        index = self.source.index(self._rows[turn], term, self._batch)
-        with T.If(term < self._terms):
+    def _is_inside(self, row: Any, term: Any, place: Any) -> Any:
+        """Whether there is a term, and its element is in the tensor."""
+        inside = term < self._terms
+        if self.source.inside is not None:
+            inside = self._t.And(inside, self.source.inside(row, place, self._batch))
+        return inside
+
+    def _load(self, turn: int, term: Any, place: Any) -> None:
+        T, width, row = self._t, self.tile.width, self._rows[self._row_of(turn)]
+        index = self.source.index(row, place, self._batch)
+        with T.If(self._is_inside(row, term, place)):
             with T.Then():
-                if width > 1 and self._dense is not None:
-                    index[self._dense] = T.ramp(index[self._dense], 1, width)
+                if width > 1:
+                    # Dimensions behind the dense one, if any, have one place each.
+                    index[-1] = T.ramp(index[-1], 1, width)
                     own = T.ramp(turn * width, 1, width)
                     T.buffer_store(self._held, self.source.tensor[tuple(index)], [own])
                 else:

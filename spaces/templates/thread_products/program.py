@@ -1,7 +1,8 @@
 """The program of a product that threads multiply.
 
 Each step of a block begins to fill the stage of shared memory that was used last, and multiplies.
-Threads read the factors of a term before they multiply those of the term before it.
+Threads read the factors of a term before they multiply those of the term before it. Where blocks
+share the terms of a sum, a second kernel adds what each of them has left in a workspace.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from spaces.targets.gpu import WARP, Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
+from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
@@ -52,23 +54,21 @@ class _Writer:
         ahead: bool,
     ) -> None:
         self._t, self._tile, self._ahead = T, tile, ahead
-        extents = [axis.dom.extent for axis in main.iter_vars]
+        extents = read_extents(product, main)
         numbers = product.sides(0)
         self._sides: list[Operand] = []
         self._late: Operand | None = None
         for number in numbers:
             source = read_source(product, number, epilogue.operands[number], extents)
-            axis = product.dense_axis(number)
-            dense = None if axis is None else product.c.axes[axis].dims[number]
             own = tile_of_operand(product, tile, number)
             late = number == k.late_of(product)
-            way = Operand(T, source, dense, own, threads=tile.threads, ahead=ahead, late=late)
+            way = Operand(T, source, own, threads=tile.threads, ahead=ahead, late=late)
             self._sides.append(way)
             self._late = way if late else self._late
         sides = [(side.source, side.tile.rows) for side in self._sides]
-        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, splits=1)
-        self.totals = Totals(T, product, numbers, epilogue, extents, splits=1)
-        self._results = Results(T, product, self.totals, epilogue.result, self._sides)
+        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits)
+        self._results = Results(T, product, self.totals, self._sides)
 
     def write(self) -> None:
         """Write what the threads do."""
@@ -83,6 +83,7 @@ class _Writer:
         batch = dict(zip(part.batch, keep(T, [*part.batch.values()]), strict=True))
         warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
         warps = (warp // tile.column_warps, warp % tile.column_warps)
+        self._begin_terms(part.split)
         first = []
         for side, number, *own in zip(self._sides, (part.a, part.b), warps, lanes, strict=True):
             row = side.begin_at(thread, number, batch)
@@ -92,7 +93,15 @@ class _Writer:
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, T.float32(0), [i])
         self._multiply(sums)
-        self._results.store(sums, first, batch)
+        self._results.store(sums, first, batch, part)
+
+    def _begin_terms(self, split: Any) -> None:
+        """Say which terms are those of a block."""
+        self._begin: Any = 0
+        if self._tile.splits > 1:
+            (self._begin,) = keep(self._t, [split * self._grid.steps])
+            for side in self._sides:
+                side.end_at((self._begin + self._grid.steps) * self._tile.depth)
 
     def _multiply(self, sums: Any) -> None:
         """Go through all terms."""
@@ -117,7 +126,7 @@ class _Writer:
     def _copy(self, stage: Any, step: Any) -> None:
         """Begin to fill a stage."""
         for side in self._sides:
-            side.copy(stage, step)
+            side.copy(stage, self._begin + step)
         if self._ahead:
             self._t.evaluate(self._t.ptx["cp.async.commit_group"]())
 

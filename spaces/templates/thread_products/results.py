@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from spaces.templates.products.grid import Part
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import Totals
 from spaces.templates.thread_products.knobs import VECTOR
@@ -17,44 +18,39 @@ class Results:
 
     Args:
         T: TVM's script.
-        totals: what the program makes of sums, and where it goes: `result`.
+        totals: what blocks store of sums, and where.
         sides: what a thread has of rows, and of columns.
     """
 
-    def __init__(
-        self,
-        T: Any,
-        product: Product,
-        totals: Totals,
-        result: Any,
-        sides: Sequence[Operand],
-    ) -> None:
-        self._t, self._product, self._totals = T, product, totals
-        self._result, self._sides = result, sides
+    def __init__(self, T: Any, product: Product, totals: Totals, sides: Sequence[Operand]) -> None:
+        self._t, self._product, self._totals, self._sides = T, product, totals, sides
         self._along = self._find_dense()
         self._width = 1 if self._along is None else VECTOR
 
     def _find_dense(self) -> int | None:
         """The side along which vectors are stored: 0 is that of rows; None where none is."""
         product = self._product
-        if product.out_dense is None or product.c.axes[product.out_dense].symbolic:
+        dense = product.c.column if self._totals.are_left else product.out_dense
+        if dense is None or product.c.axes[dense].symbolic:
             return None
-        if product.c.axes[product.out_dense].extent % VECTOR:
+        if product.c.axes[dense].extent % VECTOR:
             return None
-        return int(product.out_dense == product.c.column)
+        return int(dense == product.c.column)
 
-    def store(self, sums: Any, first: Sequence[Any], batch: Mapping[int, Any]) -> None:
+    def store(self, sums: Any, first: Sequence[Any], batch: Mapping[int, Any], part: Part) -> None:
         """Store what a thread has.
 
         Args:
             first: its first row, and its first column.
+            batch: the place on each axis of the batch, computed once.
+            part: what its block computes.
         """
         T, width = self._t, self._width
         along = self._along or 0
         counts = [VECTOR * side.tile.vectors for side in self._sides]
         steps = [1, 1]
         steps[along] = width
-        self._value = T.alloc_buffer((width,), str(self._result.dtype), scope="local")
+        self._value = T.alloc_buffer((width,), str(self._totals.target.dtype), scope="local")
         with T.unroll(counts[0] // steps[0]) as i, T.unroll(counts[1] // steps[1]) as j:
             numbers = (i * steps[0], j * steps[1])
             places = [
@@ -62,24 +58,25 @@ class Results:
                 for row, side, number in zip(first, self._sides, numbers, strict=True)
             ]
             with self._where_there_is(places):
-                for part in range(width):
+                for more in range(width):
                     own, at = [*numbers], [*places]
-                    own[along] += part
-                    at[along] += part
+                    own[along] += more
+                    at[along] += more
                     total = sums[own[0] * counts[1] + own[1]]
-                    value = self._totals.value(total, (at[0], at[1]), batch)
-                    T.buffer_store(self._value, value, [part])
-                self._put(self._totals.index((places[0], places[1]), batch))
+                    value = self._totals.stored(total, (at[0], at[1]), batch)
+                    T.buffer_store(self._value, value, [more])
+                where = (places[0], places[1])
+                self._put(self._totals.find(where, batch, part.number, part.split))
 
     def _put(self, index: list[Any]) -> None:
         """Store a vector, or a number."""
         T, width = self._t, self._width
         if width == 1:
-            T.buffer_store(self._result, self._value[0], index)
+            T.buffer_store(self._totals.target, self._value[0], index)
             return
-        dense = self._product.c.axes[self._product.out_dense or 0].out_dim or 0
-        index[dense] = T.ramp(index[dense], 1, width)
-        T.buffer_store(self._result, self._value[T.ramp(0, 1, width)], index)
+        # Dimensions behind the dense one, if any, have one place each.
+        index[-1] = T.ramp(index[-1], 1, width)
+        T.buffer_store(self._totals.target, self._value[T.ramp(0, 1, width)], index)
 
     def _where_there_is(self, places: Sequence[Any]) -> ExitStack:
         """A frame of what is done for a row and a column within the result."""

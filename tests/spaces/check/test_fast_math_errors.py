@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tuner.request.target_text import Arithmetic
+
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.tvm
 
@@ -83,7 +85,7 @@ def module(make: Callable[[Any], Any], dtype: str = "float32") -> Any:
 def cases(made: Any, *, fast_math: bool = True) -> Any:
     from spaces.check.reference import reference
 
-    return reference(made, "fast", fast_math=fast_math).cases
+    return reference(made, "fast", arithmetic=Arithmetic(fast_math=fast_math)).cases
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
@@ -227,7 +229,7 @@ def test_some_elements_have_the_bounds_that_all_have(name: str) -> None:
     from spaces.check.choice import reference_of
 
     made = module(lambda x: element(name, x))
-    some = reference_of(made, "fast", quick_steps=0, fast_math=True)
+    some = reference_of(made, "fast", quick_steps=0, arithmetic=Arithmetic(fast_math=True))
     for sampled, whole in zip(some.cases, cases(made), strict=True):
         sample = sampled._samples[1]  # type: ignore[union-attr]
         assert sample.bound == pytest.approx(whole.bounds[1][sample.where], rel=0.3, abs=1e-7)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import cycle, islice
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
+from tests.spaces.emulation import samples
 from tests.spaces.emulation.samples import Sample, spread
 from tests.spaces.templates.gpu_memory.programs import PROGRAMS, task_for
 from tuner.candidate import of_knobs
@@ -25,6 +26,12 @@ def drawn(number: int) -> Iterator[Sample]:
     each = -(-number // len(names))
     for turn, name in enumerate(islice(cycle(order), number)):
         yield sample(name, settings_of(name, each)[turn // len(names)])
+
+
+def cover(names: Sequence[str]) -> Iterator[Sample]:
+    """Samples of some programs, with each value of a knob in one of them."""
+    for name, knobs in samples.cover({name: space_of(name).template for name in names}):
+        yield sample(name, knobs)
 
 
 def sample(name: str, knobs: Knobs) -> Sample:

@@ -21,6 +21,8 @@ from tests.spaces.templates.tensor_cores.products import (
 from tuner.candidate import of_knobs
 from tuner.task import Task
 
+_ON_TENSOR_CORES = ("kernel:ampere-", "kernel:hopper-")
+
 
 def drawn(target: str, number: int, programs: Programs = PROGRAMS) -> Iterator[Sample]:
     """So many samples, of each program in turn, no two of a program equal."""
@@ -46,7 +48,7 @@ def sample(
 def _space_of(target: str, program: Program, sizes: Sizes) -> tuple[Task, KnobSpace]:
     """A program's task, and the space of its template for tensor cores."""
     task = task_with(program, sizes, target)
-    own, *_ = (t for t in templates_of(task) if "-product-" in t.name)
+    (own,) = (t for t in templates_of(task) if t.name.startswith(_ON_TENSOR_CORES))
     return task, KnobSpace(task, own)
 
 

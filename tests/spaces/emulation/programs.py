@@ -62,6 +62,7 @@ _TILED_KNOBS = {
     "depth": 8,
     "stages": 2,
     "group": 1,
+    "splits": 1,
 }
 _TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 2e-2}
 _ASYNC = {"tirx.use_async_copy": 1}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from spaces.ir.schedules import task_module
 from spaces.ir.symbolic import specialise
 from spaces.targets.target import emulate_target
 from spaces.templates.base import Columns, Knobs, Template, every, setting
+from tuner.request.target_text import arithmetic_of
 from tuner.task import Instance, Task
 
 AMPERE = emulate_target('{"kind":"cuda","arch":"sm_80"}')
@@ -68,6 +70,32 @@ def spread(template: Template, number: int) -> list[Knobs]:
     return found
 
 
+def cover(templates: Mapping[str, Template]) -> list[tuple[str, Knobs]]:
+    """Random settings of some templates in turn, one of each at least, and so many that each value
+    of a knob that is within the limits is in one of them."""
+    rng, found = np.random.default_rng(0), list[tuple[str, Knobs]]()
+    known = {name: every(template) for name, template in templates.items()}
+    feasible = {
+        name: np.flatnonzero(np.isfinite(template.costs_s(known[name])))
+        for name, template in templates.items()
+    }
+    missing = {
+        (knob, value)
+        for name, columns in known.items()
+        for knob in templates[name].choices
+        for value in np.unique(columns[knob][feasible[name]]).tolist()
+    }
+    for number, name in enumerate(cycle(templates)):
+        if number >= len(templates) and not missing:
+            return found
+        columns, rows = known[name], feasible[name]
+        new = sum((columns[knob][rows] == value).astype(int) for knob, value in missing)
+        best = rows[new == np.max(new)] if missing else rows
+        found.append((name, setting(columns, int(rng.choice(best)))))
+        missing -= {*found[-1][1].items()}
+    raise ValueError("there are no templates")
+
+
 def check(sample: Sample) -> list[str]:
     """Build a sample and run it on the draws of its task's inputs, each of several shapes on one
     of them; what is wrong, in words."""
@@ -111,7 +139,8 @@ def rare(values: Iterable[Value], known: Iterable[Value]) -> dict[Value, int]:
 def _cases(task: Task, instance: Instance) -> tuple[Case, ...]:
     """Inputs and right outputs of a task on one shape."""
     module = specialise(task_module(task.module), dict(instance))
-    return reference(module, f"sample-{task.key}-{instance}").cases
+    seed, arithmetic = f"sample-{task.key}-{instance}", arithmetic_of(task.target)
+    return reference(module, seed, arithmetic=arithmetic).cases
 
 
 def _with(columns: Columns, rows: list[Any], value: Value | None) -> list[Any]:

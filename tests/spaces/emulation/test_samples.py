@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spaces.targets.target import emulate_target
 from tests.spaces.emulation import (
     attention_samples,
     convolution_samples,
@@ -26,6 +27,7 @@ from tests.spaces.templates.tensor_cores import (
     single_products,
 )
 from tests.spaces.templates.tensor_cores.products import Programs
+from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
 _FEW, _MANY = 10, 200
@@ -38,13 +40,27 @@ _REFUSED = {
     "int8 in int32": {(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)},
 }
 """Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
+_TF32 = emulate_target(tf32('{"kind":"cuda","arch":"sm_80"}'))
 _PRODUCTS = {
     "hopper": (products.HOPPER, products.PROGRAMS),
     "ampere": (products.AMPERE, products.PROGRAMS),
     "hopper bytes": (products.HOPPER, byte_products.PROGRAMS),
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
+    "TF32": (_TF32, single_products.PROGRAMS),
 }
+_CONVOLUTIONS = {
+    "hopper": (products.HOPPER, convolutions.PROGRAMS),
+    "ampere": (products.AMPERE, convolutions.PROGRAMS),
+    "hopper bytes": (products.HOPPER, convolutions.BYTE_PROGRAMS),
+    "ampere bytes": (products.AMPERE, convolutions.BYTE_PROGRAMS),
+    "TF32": (_TF32, convolutions.SINGLE_PROGRAMS),
+    "ampere threads": (products.AMPERE, convolutions.SINGLE_PROGRAMS),
+    "old threads": (OLD, convolutions.SINGLE_PROGRAMS),
+    "old threads, halves": (OLD, convolutions.PROGRAMS),
+}
+_LAYOUTS = ("NT", "odd NN", "turned", "rounded", "open layer", "open terms", "open batch")
+_WINDOWS = ("3x3 added", "odd groups", "channels first, stride 2", "open batch", "open images")
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""
 
@@ -76,16 +92,22 @@ def has_tiles_and_stages(sample: Sample) -> bool:
     return min(spatial, default=3) > 2.5 and (not stages or prod(stages) >= 4)
 
 
-@pytest.mark.parametrize("number", [6, pytest.param(_MANY, marks=_LONG)])
+@pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
+def test_products_that_threads_multiply_are_right_with_each_value_of_a_knob(target: str) -> None:
+    drawn = list(thread_product_samples.cover(target, _LAYOUTS))
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
 def test_samples_of_products_that_threads_multiply_are_right_in_every_layout_and_shape(
-    target: str, number: int
+    target: str,
 ) -> None:
-    drawn = list(thread_product_samples.drawn(target, number))
-    assert len({sample.settings for sample in drawn}) == number
-    if number == _MANY:
-        values = (value for sample in drawn for value in sample.values)
-        assert rare(values, thread_product_samples.values_of(target)) == {}
+    drawn = list(thread_product_samples.drawn(target, _MANY))
+    assert len({sample.settings for sample in drawn}) == _MANY
+    values = (value for sample in drawn for value in sample.values)
+    assert rare(values, thread_product_samples.values_of(target)) == {}
     assert wrong(drawn) == {}
 
 
@@ -108,6 +130,12 @@ def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) ->
     assert wrong([convolution_samples.best(target, name)]) == {}
 
 
+@pytest.mark.parametrize("name", ["signs of one", "requantized", "open images", "channels first"])
+@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
+def test_the_best_predicted_of_convolutions_of_bytes_are_right(target: str, name: str) -> None:
+    assert wrong([convolution_samples.best(target, name, convolutions.BYTE_PROGRAMS)]) == {}
+
+
 @pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:
@@ -118,10 +146,20 @@ def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, s
     "number",
     [pytest.param(len(convolutions.PROGRAMS), marks=_LONG), pytest.param(_MANY, marks=_LONG)],
 )
-@pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
-def test_samples_of_convolutions_are_right_in_every_layout(target: str, number: int) -> None:
-    drawn = list(convolution_samples.drawn(target, number))
+@pytest.mark.parametrize(("target", "programs"), _CONVOLUTIONS.values(), ids=_CONVOLUTIONS)
+def test_samples_of_convolutions_are_right_in_every_layout(
+    target: str, programs: convolution_samples.Programs, number: int
+) -> None:
+    drawn = list(convolution_samples.drawn(target, number, programs))
     assert len({sample.settings for sample in drawn}) == number
+    assert wrong(drawn) == {}
+
+
+@pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
+def test_convolutions_that_threads_multiply_are_right_with_each_value_of_a_knob(
+    target: str,
+) -> None:
+    drawn = list(convolution_samples.cover(target, _WINDOWS, convolutions.SINGLE_PROGRAMS))
     assert wrong(drawn) == {}
 
 
@@ -143,6 +181,11 @@ def test_samples_of_templates_for_what_is_bound_by_memory_are_right_in_every_sha
     drawn = list(memory_samples.drawn(number))
     assert len({sample.settings for sample in drawn}) == number
     assert wrong(drawn) == {}
+
+
+def test_convolutions_with_a_filter_for_each_channel_are_right_with_each_value_of_a_knob() -> None:
+    names = [name for name in memory_samples.PROGRAMS if "filters" in name]
+    assert wrong(memory_samples.cover(names)) == {}
 
 
 @pytest.mark.parametrize("name", ["bias and relu", "TN", "open rows", "batched NN"])

@@ -10,12 +10,16 @@ import pytest
 from spaces.codegen.executable import compile_module, run_once
 from spaces.deploy.apply import apply_best
 from spaces.design_space.knob_space import KnobSpace
+from spaces.frontends.declared import resolve
+from spaces.frontends.onnx.model import read_onnx_proto
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
 from spaces.templates.registry import templates_of
 from tests.spaces.emulation.samples import AMPERE
+from tests.spaces.frontends.onnx.beside_onnxruntime import by_onnxruntime, parsed
 from tests.spaces.templates.tensor_cores.products import HOPPER
 from tuner.candidate import of_knobs
+from tuner.dynamic.shapes import NO_DOMAIN
 
 pytestmark = pytest.mark.tvm
 _ROWS, _DEPTH, _HIDDEN, _CLASSES = 7, 33, 45, 10
@@ -64,12 +68,46 @@ def test_a_network_is_right_on_the_emulated_device() -> None:
 
 def test_a_network_in_halves_is_right_with_programs_for_hopper_in_it() -> None:
     x, weights = draw(48, 72, 24, "float16")
-    lowered = lower(network(weights), HOPPER)
-    best = {}
-    for task in extract(lowered, HOPPER):
+    spaces, (got,) = run_best(network(weights), HOPPER, x)
+    assert spaces == ["kernel:gpu-memory-2"] * 2 + ["kernel:hopper-product-2"] * 2
+    np.testing.assert_allclose(got, compute(x, weights), atol=2e-3)
+
+
+def run_best(module: Any, target: str, x: Any) -> tuple[list[str], Any]:
+    """The spaces of a model's programs, each with its best predicted setting, and what it gives."""
+    lowered, best = lower(module, target), {}
+    for task in extract(lowered, target):
         space = KnobSpace(task, templates_of(task)[0])
         best[task.key] = of_knobs(space.ranked[0], space.name)
     spaces = sorted(candidate.space for candidate in best.values())
-    assert spaces == ["kernel:gpu-memory-1"] * 2 + ["kernel:hopper-product-2"] * 2
-    (got,) = run_once(compile_module(apply_best(best, HOPPER)(lowered), HOPPER), [x])
-    np.testing.assert_allclose(got, compute(x, weights), atol=2e-3)
+    return spaces, run_once(compile_module(apply_best(best, target)(lowered), target), [x])
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
+@pytest.mark.parametrize("inner", [0, 128], ids=["zeros", "other numbers"])
+def test_a_quantized_network_gives_the_bytes_of_onnxruntime(target: str, inner: int) -> None:
+    """Convolutions that are padded with what stands for zero, be it 0 or not."""
+    rng = np.random.default_rng(0)
+    kernels = [rng.integers(-128, 128, shape, "int8") for shape in ((64, 48, 3, 3), (48, 64, 3, 3))]
+    proto = parsed(
+        """<ir_version: 8, opset_import: ["" : 17]> g (uint8[1,48,14,14] x) => (uint8[n,c,h,w] y) {
+        a = QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, none, t, inner, b)
+        y = QLinearConv<pads = [1, 1, 1, 1]>(a, s, inner, v, s, none, t, z, d) }""",
+        s=np.array(0.1, np.float32),
+        t=np.array(15.3, np.float32),
+        z=np.array(3, np.uint8),
+        inner=np.array(inner, np.uint8),
+        none=np.array(0, np.int8),
+        w=kernels[0],
+        v=kernels[1],
+        b=rng.integers(-9000, 9000, 64, np.int32),
+        d=rng.integers(-9000, 9000, 48, np.int32),
+    )
+    x = rng.integers(0, 256, (1, 48, 14, 14), "uint8")
+    source = read_onnx_proto(proto, "quantized")
+    spaces, (got,) = run_best(source.imported(resolve(source.declared), NO_DOMAIN), target, x)
+    product = f"kernel:{'ampere' if target == AMPERE else 'hopper'}-int8-product-1"
+    assert spaces.count(product) == 2
+    (wanted,) = by_onnxruntime(proto, {"x": x})
+    assert len(np.unique(wanted)) > 50, "most are not cut off"
+    np.testing.assert_array_equal(got, wanted)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import cycle, islice
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
+from tests.spaces.emulation import samples
 from tests.spaces.emulation.samples import Sample, Value, spread
 from tests.spaces.templates.thread_products.thread_product_programs import (
     PROGRAMS,
@@ -23,6 +24,13 @@ def drawn(target: str, number: int) -> Iterator[Sample]:
     settings = {name: iter(_settings(target, name, share)) for name in PROGRAMS}
     for name in islice(cycle(PROGRAMS), number):
         yield sample(target, name, next(settings[name]))
+
+
+def cover(target: str, names: Sequence[str]) -> Iterator[Sample]:
+    """Samples of some programs, with each value of a knob in one of them."""
+    templates = {name: space_of(target, name).template for name in names}
+    for name, knobs in samples.cover(templates):
+        yield sample(target, name, knobs)
 
 
 def sample(target: str, name: str, knobs: Knobs) -> Sample:

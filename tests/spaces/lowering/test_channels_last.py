@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -18,12 +19,18 @@ from spaces.lowering.layouts import channels_last as module_under_test
 from spaces.lowering.layouts.channels_last import channels_last, conversions
 from spaces.lowering.layouts.gains import cuda_gains
 from spaces.lowering.lower import lower
+from spaces.lowering.relax_rewrite import tensor_bytes
 from tuner.request.model_spec import ModelSpec
+from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LLVM = '{"kind":"llvm","num-cores":1}'
+
+
+def cuda(arch: str) -> str:
+    return f'{{"kind":"cuda","arch":"{arch}"}}'
 
 
 def random(*shape: int) -> Any:
@@ -90,11 +97,13 @@ def test_a_number_that_is_computed_is_the_same_in_both_layouts() -> None:
     assert "NHWC" in check(graph(compute)).script()
 
 
-def layouts(module: Any) -> list[str]:
+def convolutions(module: Any) -> list[Any]:
     calls = [b.value for block in module["main"].body.blocks for b in block.bindings]
-    return [
-        str(c.attrs.data_layout) for c in calls if tvm_compat.operator_name(c) == "relax.nn.conv2d"
-    ]
+    return [call for call in calls if tvm_compat.operator_name(call) == "relax.nn.conv2d"]
+
+
+def layouts(module: Any) -> list[str]:
+    return [str(call.attrs.data_layout) for call in convolutions(module)]
 
 
 def between(*middles: Callable[[Any, Any], Any]) -> Any:
@@ -264,23 +273,36 @@ def test_a_convolution_of_a_weight_that_is_no_constant_stays() -> None:
     assert layouts(check(graph(compute))) == ["NCHW"]
 
 
+def test_a_conversion_costs_what_its_bytes_take_to_move() -> None:
+    from tvm import relax
+
+    for kind, item in (("float32", 4), ("float16", 2), ("uint8", 1), ("bool", 1)):
+        assert tensor_bytes(relax.Var("x", relax.TensorType((2, 3, 5, 7), kind))) == 210 * item
+
+
 def test_a_small_convolution_stays() -> None:
     moved = channels_last(graph(lambda b, x: conv(b, x, 8, groups=8)))
     assert layouts(moved) == ["NCHW"]
 
 
 @pytest.mark.parametrize(
-    ("arch", "dtype", "wanted"),
+    ("target", "dtype", "number", "wanted"),
     [
-        ("sm_80", "float16", ["NHWC", "NHWC"]),
-        ("sm_90a", "bfloat16", ["NHWC", "NHWC"]),
-        ("sm_80", "float32", ["NCHW", "NCHW"]),
-        ("sm_75", "float16", ["NCHW", "NCHW"]),
+        (cuda("sm_80"), "float16", 2, "NHWC"),
+        (cuda("sm_90a"), "bfloat16", 2, "NHWC"),
+        (cuda("sm_75"), "float16", 2, "NCHW"),
+        (cuda("sm_90a"), "float32", 2, "NCHW"),
+        (cuda("sm_90a"), "float32", 6, "NHWC"),
+        (cuda("sm_80"), "float32", 6, "NCHW"),
+        (tf32(cuda("sm_80")), "float32", 2, "NHWC"),
+        (tf32(cuda("sm_75")), "float32", 6, "NCHW"),
     ],
 )
-def test_on_a_gpu_those_move_that_are_products_of_windows(
-    arch: str, dtype: str, wanted: list[str]
+def test_on_a_gpu_those_move_that_gain_more_than_conversions_cost(
+    target: str, dtype: str, number: int, wanted: str
 ) -> None:
+    """Singles that threads multiply gain little, and only where all instructions take time from
+    products."""
     from tvm import relax
     from tvm.target import Target
 
@@ -289,17 +311,41 @@ def test_on_a_gpu_those_move_that_are_products_of_windows(
     with builder.function("main", [x]):
         with builder.dataflow():
             found: Any = x
-            for _ in range(2):
+            for _ in range(number):
                 weight = relax.const(random(64, 64, 3, 3).astype("float32"), dtype)
                 found = builder.emit(relax.op.nn.conv2d(found, weight, padding=1))
                 found = builder.emit(relax.op.nn.relu(found))
             found = builder.emit_output(found)
         builder.emit_func_output(found)
-    gains = cuda_gains(Target({"kind": "cuda", "arch": arch}))
+    gains = cuda_gains(Target(json.loads(target)))
     module = builder.get()
     moved = module if gains is None else channels_last(module, gains)
-    assert layouts(moved) == wanted
-    assert conversions(moved) == (2 if "NHWC" in wanted else 0)
+    assert layouts(moved) == [wanted] * number
+    assert conversions(moved) == (2 if wanted == "NHWC" else 0)
+
+
+@pytest.mark.parametrize(("channels", "wanted"), [(48, "OHWI"), (40, "HWIO")])
+def test_kernels_of_bytes_have_their_channels_last_where_these_come_in_whole_loads(
+    channels: int, wanted: str
+) -> None:
+    from tvm import relax
+    from tvm.target import Target
+
+    builder, rng = relax.BlockBuilder(), np.random.default_rng(0)
+    x = relax.Var("x", relax.TensorType((2, channels, 28, 28), "uint8"))
+    kernel = rng.integers(-128, 128, (64, channels, 3, 3), "int8")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            summed = relax.op.nn.conv2d(x, relax.const(kernel), padding=1, out_dtype="int32")
+            found = builder.emit_output(relax.op.astype(builder.emit(summed), "int8"))
+        builder.emit_func_output(found)
+    module = builder.get()
+    moved = channels_last(module, cuda_gains(Target(json.loads(cuda("sm_80")))))
+    (call,) = convolutions(moved)
+    assert (call.attrs.data_layout, call.attrs.kernel_layout) == ("NHWC", wanted)
+    image = rng.integers(0, 256, (2, channels, 28, 28), "uint8")
+    (expected,), (got,) = (run_once(plain(each), [image]) for each in (module, moved))
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_symbolic_sizes_move_too() -> None:

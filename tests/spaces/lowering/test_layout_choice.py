@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spaces.lowering.layouts.layout_choice import Node, choose_layouts, convolution_gain
+from spaces.lowering.layouts.gains import CPU
+from spaces.lowering.layouts.layout_choice import Node, choose_layouts
 
 FIRST, LAST = False, True
 BIG = 10_000
@@ -76,7 +77,7 @@ def test_a_tied_operation_follows_its_input() -> None:
 
 @pytest.mark.parametrize(("flops", "gain"), [(0, 0), (1000, 250)])
 def test_the_gain_of_a_convolution_follows_its_work(flops: int, gain: int) -> None:
-    assert convolution_gain(flops, 8) == gain
+    assert CPU.of_convolution(flops, "float32") == gain
 
 
 def cost(nodes: list[Node], choice: tuple[bool, ...]) -> int:

@@ -149,10 +149,17 @@ def test_fast_math_and_a_cold_cache_are_marks_of_a_target(target: str) -> None:
     assert json.loads(fast.target) == {"kind": "cuda", "keys": FAST}
     cold = TuneOptions(MODEL, target=target, l2="cold")
     assert json.loads(cold.target) == {"kind": "cuda", "keys": COLD}
+    rounded = TuneOptions(MODEL, target=target, tf32=True)
+    assert json.loads(rounded.target) == {"kind": "cuda", "keys": ["cuda", "gpu", "tf32"]}
     both = TuneOptions(MODEL, target=target, l2="cold", fast_math=True)
     assert json.loads(both.target)["keys"] == ["cuda", "gpu", "cold-l2", "fast-math"]
     assert TuneOptions(MODEL, target=both.target).target == both.target
     assert replace(both, trials=3).target == both.target
+
+
+def test_the_emulated_device_multiplies_in_tf32_too() -> None:
+    emulated = TuneOptions(MODEL, measure="emulated", tf32=True)
+    assert json.loads(emulated.target)["keys"] == ["cuda", "gpu", "emulated", "tf32"]
 
 
 def test_without_them_a_target_is_what_it_was() -> None:
@@ -176,6 +183,7 @@ def test_a_policy_that_is_said_goes_before_the_target_s() -> None:
     ("options", "said"),
     [
         ({"target": "llvm", "fast_math": True}, "--fast-math is for CUDA targets"),
+        ({"target": "llvm", "tf32": True}, "--tf32 is for CUDA targets"),
         ({"target": '{"kind":"llvm"}', "l2": "cold"}, "--l2 cold is for CUDA targets"),
         ({"target": "llvm", "l2": "warm"}, "--l2 warm is for CUDA targets"),
         ({"l2": "hot"}, "unknown L2 policy 'hot': write warm or cold"),

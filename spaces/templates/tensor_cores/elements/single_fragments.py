@@ -35,10 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.templates.products.totals import Place
-from spaces.templates.tensor_cores.fragments import EACH, Fragments
-from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import SINGLES
+from spaces.templates.tensor_cores.elements.tf32_fragments import Tf32Fragments
 
 LEAST_TERMS = 16
 """Of a sum whose errors are within what is allowed in single precision."""
@@ -58,7 +55,7 @@ static __device__ __forceinline__ void {_SPLIT}(unsigned bits, unsigned& near, u
 """
 
 
-class SingleFragments(Fragments):
+class SingleFragments(Tf32Fragments):
     """See `Fragments`: of each element what TF32 holds, and the same of the rest.
 
     Args:
@@ -68,10 +65,8 @@ class SingleFragments(Fragments):
     registers = 8
 
     def __init__(self, T: Any, lane: Any, largest: Any) -> None:
-        (kind,) = SINGLES.names
-        super().__init__(T, kind, lane)
+        super().__init__(T, lane)
         self._largest = largest
-        self._raw = T.alloc_buffer((4,), "uint32", scope="local")
         self._parts = T.alloc_buffer((4,), "float32", scope="local")
 
     def multiply(self, sums: Any, first: int, rows: Sequence[Any], columns: Any) -> None:
@@ -91,53 +86,7 @@ class SingleFragments(Fragments):
                 place = first + half * 4 + i
                 T.buffer_store(sums, sums[place] + self._parts[i], [place])
 
-    def load_rows(
-        self, side: Operand, to: Any, first: int, stage: Any, row: Any, term: Any
-    ) -> None:
-        """See `Fragments`."""
-        if side.source.turned:
-            later = self._later
-            places = [(0, 0), (EACH, 0), (0, later), (EACH, later)]
-            self._load_words(side, to, first, stage, (row, term), places)
-        else:
-            super().load_rows(side, to, first, stage, row, term)
-
-    def load_columns(self, side: Operand, to: Any, stage: Any, column: Any, term: Any) -> None:
-        """See `Fragments`."""
-        if side.source.turned:
-            later = self._later
-            places = [(0, 0), (0, later), (EACH, 0), (EACH, later)]
-            self._load_words(side, to, 0, stage, (column, term), places)
-        else:
-            super().load_columns(side, to, stage, column, term)
-
-    def _load(self, side: Operand, to: Any, first: int, stage: Any, at: Place) -> None:
-        """Rows of four terms: `ldmatrix` takes each for two halves."""
-        super()._load(side, self._raw, 0, stage, at)
-        self._split(to, first)
-
-    def _load_words(
-        self,
-        side: Operand,
-        to: Any,
-        first: int,
-        stage: Any,
-        at: Place,
-        places: Sequence[tuple[int, int]],
-    ) -> None:
-        """Rows that lie next to one another.
-
-        Args:
-            places: rows and terms from which on each register has one of eight by four.
-        """
-        T = self._t
-        row, term = at[0] + self._lane // 4, at[1] + self._lane % 4
-        for i, (below, later) in enumerate(places):
-            element = side.stages[stage, side.offset(row + below, term + later)]
-            T.buffer_store(self._raw, T.reinterpret("uint32", element), [i])
-        self._split(to, first)
-
-    def _split(self, to: Any, first: int) -> None:
+    def _take(self, to: Any, first: int) -> None:
         """What was loaded, as registers from the first on, and their rests behind them."""
         T = self._t
         for i in range(4):

@@ -195,6 +195,7 @@ def test_a_target_that_this_machine_cannot_be_says_what_it_lacks(
 
 MARKS = {
     "fast math": (target_text.fast_math, target_text.FAST_MATH),
+    "tf32": (target_text.tf32, target_text.TF32),
     "cold": (lambda text: target_text.l2(text, "cold"), target_text.COLD_L2),
 }
 
@@ -208,9 +209,10 @@ def test_a_mark_makes_another_target_of_the_same_device(what: str) -> None:
     assert key in parse_target(marked).keys
     assert str(parse_target(marked).attrs["arch"]) == "sm_90"
     assert backend_of(marked) is backend_of(parse_target(marked)) is BACKENDS[-1]
-    assert gpu_of(marked) == gpu_of(plain)
+    assert replace(gpu_of(marked), tf32=False) == gpu_of(plain)
     assert gemm_task(marked).key != gemm_task(plain).key
-    assert takes_the_same(plain, marked), "schedules of one may seed the other"
+    # Schedules of one may seed the other, but those of TF32 are of other programs.
+    assert takes_the_same(plain, marked) == takes_the_same(marked, plain) == (what != "tf32")
     assert not takes_the_same(resolve_target('{"kind":"cuda","arch":"sm_80"}'), marked)
 
 
@@ -236,7 +238,7 @@ def test_cold_runs_have_a_fingerprint_of_their_own(
     with_device: Callable[[dict[int, int]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = resolve_target(WAYS[0])
-    cold, fast = (resolve_target(mark(WAYS[0])) for mark, _ in reversed(MARKS.values()))
+    cold, fast = (resolve_target(MARKS[what][0](WAYS[0])) for what in ("cold", "fast math"))
     assert device_fingerprint(cold) == "cuda sm_90 l2=cold"
     with_device(H100)
     monkeypatch.setattr(cuda, "read_board", lambda bus: Board("580.95.05", 700, False))

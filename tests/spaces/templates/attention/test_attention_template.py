@@ -14,6 +14,7 @@ import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
+from spaces.design_space.task_space import TaskSpace
 from spaces.ir.schedules import task_module
 from spaces.lowering.attention.description import Attention
 from spaces.lowering.attention.fuse import fuse_attention
@@ -46,6 +47,7 @@ from tests.spaces.templates.tensor_cores.test_hopper_template import (
     disassemble,
     find_left,
 )
+from tuner.candidate import Candidate, CandidateKind, Draft
 
 pytestmark = pytest.mark.tvm
 
@@ -69,6 +71,17 @@ def test_every_attention_has_it(name: str) -> None:
         assert [t.name for t in templates_of(task_for(name, sizes))] == [
             "kernel:ampere-attention-1"
         ]
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
+def test_no_draft_is_for_the_rules_which_schedule_no_attention(target: str) -> None:
+    """Once all settings must be known neither, and not after one of the rules'."""
+    task = task_for(*PROMPT, target)
+    space, known = TaskSpace(task), {template.name for template in templates_of(task)}
+    theirs = Candidate(CandidateKind.TRACE, "[]", "rules:cuda")
+    numbers = [*range(1, 41), *range(1_000_001, 1_000_021)]
+    drafts = [Draft(task.key, n, n, parent) for n in numbers for parent in (None, theirs)]
+    assert {space.realize_draft(draft).candidate.space for draft in drafts} <= known
 
 
 def test_a_program_that_only_looks_like_attention_has_it_not() -> None:

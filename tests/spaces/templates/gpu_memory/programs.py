@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from spaces.lowering.extract_tasks import extract
@@ -41,12 +42,32 @@ def open_dim(name: str, tuned: tuple[int, ...], more: tuple[int, ...]) -> dict[s
     return {"tuned": {name: tuned}, "run": tuple(((name, n),) for n in (*tuned, *more))}
 
 
+def _filter(
+    op: Any, x: Any, w: Any, *, first: bool = False, groups: int = 0, **options: int
+) -> Any:
+    """A convolution with a filter for each channel, or `groups` of several."""
+    layouts = ("NCHW", "OIHW") if first else ("NHWC", "HWIO")
+    channels = int(x.ty.shape[1 if first else 3])
+    return op.nn.conv2d(
+        x, w, groups=groups or channels, data_layout=layouts[0], kernel_layout=layouts[1], **options
+    )
+
+
+def _filter_last(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    """With a bias and ReLU."""
+    return op.nn.relu(op.add(_filter(op, x, w, padding=1), bias))
+
+
 _ROWS = open_dim("m", (1, 33), (0, 5))
 _LENGTH = open_dim("n", (1, 7, 64, 300), (0, 96, 517))
 _LONGER = open_dim("n", (1, 7, 64, 300), (96, 517))
 _BOTH: dict[str, Any] = {
     "tuned": {"m": (1, 9), "n": (5, 64)},
     "run": tuple((("m", m), ("n", n)) for m, n in ((1, 1), (9, 64), (0, 5), (3, 0), (5, 300))),
+}
+_IMAGES: dict[str, Any] = {
+    "tuned": {"m": (4, 12), "n": (5, 16)},
+    "run": tuple((("m", m), ("n", n)) for m, n in ((4, 5), (12, 16), (1, 1), (9, 33))),
 }
 
 PROGRAMS: Mapping[str, Source] = {
@@ -75,6 +96,36 @@ PROGRAMS: Mapping[str, Source] = {
     "largest of all": Source([(61, 1000)], lambda op, x: op.max(x)),
     "global average": Source([(3, 50, 7, 7)], lambda op, x: op.mean(x, [2, 3])),
     "pooling": Source([(3, 8, 17, 17)], lambda op, x: op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1])),
+    "pooling, channels last": Source(
+        [(2, 9, 11, 24)],
+        lambda op, x: op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1], layout="NHWC"),
+        [_F16],
+    ),
+    "filters of channels": Source([(2, 9, 11, 48), (3, 3, 1, 48), (48,)], _filter_last),
+    "filters of channels in halves": Source(
+        [(2, 9, 11, 40), (3, 3, 1, 40)], partial(_filter, strides=2, padding=1), [_F16] * 2
+    ),
+    "two filters of a channel": Source(
+        [(1, 9, 9, 12), (5, 2, 1, 24)], partial(_filter, groups=12, dilation=2)
+    ),
+    "filters of channels, first": Source(
+        [(2, 13, 9, 11), (13, 1, 5, 5)], partial(_filter, first=True, strides=2, padding=2)
+    ),
+    "filters of a line": Source(
+        [(2, 50, 24), (5, 1, 24)],
+        lambda op, x, w: op.nn.conv1d(x, w, 2, 2, 1, 24, "NWC", "WIO"),
+    ),
+    "filters of channels of open batch": Source(
+        [("n", 9, 7, 16), (3, 3, 1, 16)],
+        partial(_filter, padding=1),
+        **open_dim("n", (1, 5), (0, 2)),
+    ),
+    "filters of channels of open images": Source(
+        [(1, 13, "m", "n"), (13, 1, 3, 3)],
+        partial(_filter, first=True, padding=1),
+        [_F16] * 2,
+        **_IMAGES,
+    ),
     "GELU": Source([(37, 264)], lambda op, x: op.nn.gelu(x), [_F16]),
     "GELU of an odd row": Source([(1, 1001)], lambda op, x: op.nn.gelu(x)),
     "GELU of an odd column": Source([(1001, 1)], lambda op, x: op.nn.gelu(x)),

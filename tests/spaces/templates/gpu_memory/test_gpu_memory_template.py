@@ -4,6 +4,7 @@ estimated to take, and what the compiler makes of them."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.ir.schedules import code_hash
+from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.targets.target import emulate_target
 from spaces.templates.base import ShapedTemplate, every
@@ -52,11 +54,25 @@ LARGE = {
         HALVES,
     ),
     "cast": Source([(4096, 4096)], lambda op, x: op.astype(x, "float16")),
+    "filters of channels": Source(
+        [(8, 56, 56, 128), (3, 3, 1, 128)], PROGRAMS["filters of channels of open batch"].body
+    ),
+    "filters of channels in halves": Source(
+        [(8, 56, 56, 128), (3, 3, 1, 128)],
+        PROGRAMS["filters of channels of open batch"].body,
+        HALVES,
+    ),
     "heads inside": Source(
         [(8, 512, 12, 64)], lambda op, x: op.permute_dims(x, [0, 2, 1, 3]), HALVES
     ),
 }
-IN_ALL = {"softmax in halves", "open softmax", "RMS norm", "sums of columns"}
+IN_ALL = {
+    "softmax in halves",
+    "open softmax",
+    "RMS norm",
+    "sums of columns",
+    "filters of channels",
+}
 """Those that are compiled in `make test`, too."""
 TRANSPOSE = Source([(4096, 4096)], lambda op, x: op.permute_dims(x))
 
@@ -73,7 +89,7 @@ def space_of(source: Source, target: str = HOPPER) -> KnobSpace:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_bound_by_memory_have_one(name: str) -> None:
     turned = name.startswith(("transpose", "all axes"))
-    expected = "kernel:gpu-transpose-1" if turned else "kernel:gpu-memory-1"
+    expected = "kernel:gpu-transpose-1" if turned else "kernel:gpu-memory-2"
     assert space_of(PROGRAMS[name]).name == expected
 
 
@@ -102,6 +118,17 @@ def test_what_is_bound_by_arithmetic_is_left_to_others(source: Source) -> None:
 )
 def test_sums_that_threads_cannot_share_are_left_to_the_rules(source: Source) -> None:
     assert templates_of(task_for(source)) == []
+
+
+def test_a_tensor_may_have_the_name_of_a_dimension() -> None:
+    from tvm import te
+
+    n = te.var("n", "int64")
+    x, w = te.placeholder((n, 64), name="x"), te.placeholder((64,), name="n")
+    program = te.create_prim_func([x, w, te.compute((n, 64), lambda i, j: x[i, j] * w[j])])
+    task = replace(task_of(program, HOPPER, name="named"), shapes=(((("n", 7),), 1.0),))
+    (template,) = templates_of(task)
+    assert template.name == "kernel:gpu-memory-2"
 
 
 # ---- settings

@@ -1,13 +1,14 @@
-"""Convolutions in halves, in every layout and with what networks do to them."""
+"""Convolutions in halves, singles and bytes, in every layout and with what networks do to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.lower import lower
+from spaces.templates.tensor_cores.tile import BYTES
 from tests.spaces.templates.tensor_cores.products import AMPERE
 from tuner.task import Instance, Task
 
@@ -21,7 +22,11 @@ class Convolution:
 
     Attributes:
         first: whether channels come before sizes, and filters before all else of the kernels.
-        added: whether a bias, a residual and ReLU follow.
+        terms_last: whether, of kernels, channels of a group come last and filters first, sizes
+            between them.
+        added: whether a bias, a residual and ReLU follow; of bytes a bias, a scale, rounding and
+            clipping, as in ONNX's QLinearConv.
+        kind: type of images; `kernels` that of kernels, where it is another.
         instances: sizes of open dimensions that it is tuned for.
     """
 
@@ -35,8 +40,10 @@ class Convolution:
     dilation: int = 1
     groups: int = 1
     first: bool = False
+    terms_last: bool = False
     added: bool = False
     kind: str = "float16"
+    kernels: str = ""
     instances: tuple[Instance, ...] = ((),)
 
     @property
@@ -46,14 +53,30 @@ class Convolution:
         if self.first:
             images = (self.batch, self.channels, *self.sizes)
             return images, (self.filters, inside, *self.kernel)
-        return (self.batch, *self.sizes, self.channels), (*self.kernel, inside, self.filters)
+        images = (self.batch, *self.sizes, self.channels)
+        if self.terms_last:
+            return images, (self.filters, *self.kernel, inside)
+        return images, (*self.kernel, inside, self.filters)
+
+    @property
+    def layouts(self) -> tuple[str, str]:
+        """The order of their axes."""
+        axes = "DHW"[-len(self.sizes) :] if len(self.sizes) != 1 else "W"
+        if self.first:
+            return f"NC{axes}", f"OI{axes}"
+        return f"N{axes}C", f"O{axes}I" if self.terms_last else f"{axes}IO"
+
+    @property
+    def sums(self) -> str:
+        """The type of sums."""
+        return "int32" if self.kind in BYTES.names else self.kind
 
 
 PROGRAMS: Mapping[str, Convolution] = {
     "1x1": Convolution(2, (9, 7), 40, 24, (1, 1)),
     "1x1 stride 2": Convolution(2, (9, 8), 24, 40, (1, 1), 2),
     "3x3": Convolution(2, (9, 11), 72, 40, (3, 3), padding=1),
-    "3x3 bfloat16": Convolution(1, (13, 9), 16, 72, (3, 3), 2, 1, kind="bfloat16"),
+    "3x3 stride 2": Convolution(1, (13, 9), 16, 72, (3, 3), 2, 1, kind="bfloat16"),
     "3x3 added": Convolution(3, (7, 7), 24, 16, (3, 3), padding=1, added=True),
     "7x7 of colours": Convolution(2, (30, 29), 3, 24, (7, 7), 2, 3),
     "unpadded": Convolution(1, (12, 9), 8, 33, (5, 2)),
@@ -105,11 +128,57 @@ PROGRAMS: Mapping[str, Convolution] = {
         instances=tuple((("h", h), ("w", w)) for h, w in ((5, 4), (1, 1), (13, 16))),
     ),
 }
-"""Programs by name; no tile divides their sizes."""
+"""Programs in halves by name; no tile divides their sizes."""
+SINGLE_PROGRAMS = {name: replace(c, kind="float32") for name, c in PROGRAMS.items()}
+"""The same in single precision."""
+BYTE_PROGRAMS: Mapping[str, Convolution] = {
+    "1x1": Convolution(2, (9, 7), 48, 33, (1, 1), kind="int8", terms_last=True),
+    "3x3": Convolution(2, (9, 11), 80, 40, (3, 3), padding=1, kind="int8", terms_last=True),
+    "rows last": Convolution(1, (9, 11), 48, 80, (3, 3), padding=1, kind="int8"),
+    "signs of one": Convolution(
+        *(3, (13, 9), 32, 72, (3, 3), 2, 1),
+        terms_last=True,
+        added=True,
+        kind="uint8",
+        kernels="int8",
+    ),
+    "requantized": Convolution(
+        3, (7, 7), 24, 16, (3, 3), padding=1, added=True, kind="uint8", kernels="int8"
+    ),
+    "7x7 of colours": Convolution(2, (30, 29), 3, 24, (7, 7), 2, 3, kind="uint8", kernels="int8"),
+    "dilated": Convolution(
+        1, (17, 15), 16, 24, (3, 3), padding=2, dilation=2, kind="int8", terms_last=True
+    ),
+    "groups": Convolution(
+        2, (9, 9), 48, 72, (3, 3), padding=1, groups=3, added=True, kind="uint8", terms_last=True
+    ),
+    "odd channels": Convolution(1, (9, 9), 13, 17, (3, 3), padding=1, kind="uint8", kernels="int8"),
+    "one padded pixel": Convolution(1, (1, 1), 16, 24, (3, 3), padding=1, kind="int8"),
+    "one dimension": Convolution(2, (50,), 24, 40, (5,), 2, 2, kind="int8"),
+    "channels first": Convolution(
+        2, (9, 11), 24, 40, (3, 3), padding=1, first=True, added=True, kind="int8"
+    ),
+    "channels first, 1x1": Convolution(2, (8, 6), 24, 40, (1, 1), first=True, kind="uint8"),
+    "open batch": replace(
+        PROGRAMS["open batch"], kind="uint8", kernels="int8", channels=32, terms_last=True
+    ),
+    "open images": replace(PROGRAMS["open images"], kind="int8", terms_last=True),
+    "open images, rows last": replace(PROGRAMS["open images"], kind="uint8", channels=13),
+}
+"""Programs in bytes, whose sums are in int32."""
+LAYER = Convolution(8, (56, 56), 64, 64, (3, 3), padding=1, added=True)
+"""Of a ResNet's first stage; `STEM` is what is before it."""
+STEM = Convolution(8, (224, 224), 3, 64, (7, 7), 2, 3)
+OPEN = replace(
+    LAYER,
+    batch="n",
+    sizes=("h", "w"),
+    instances=((("h", 56), ("n", 8), ("w", 56)), (("h", 224), ("n", 1), ("w", 224))),
+)
 
 
 def task_for(name: str, target: str = AMPERE) -> Task:
-    """The task of a program."""
+    """The task of a program in halves."""
     return task_of_convolution(PROGRAMS[name], target)
 
 
@@ -125,19 +194,20 @@ def _graph(c: Convolution) -> Any:
 
     dims: dict[str, Any] = {}
 
-    def shaped(name: str, sizes: Sequence[Size]) -> Any:
+    def shaped(name: str, sizes: Sequence[Size], kind: str) -> Any:
         shape = [
             dims.setdefault(size, tirx.Var(size, "int64")) if isinstance(size, str) else size
             for size in sizes
         ]
-        return relax.Var(name, relax.TensorType(shape, c.kind))
+        return relax.Var(name, relax.TensorType(shape, kind))
 
-    images, kernels = (shaped(name, sizes) for name, sizes in zip("xw", c.known, strict=True))
+    kinds = (c.kind, c.kernels or c.kind)
+    images, kernels = map(shaped, "xw", c.known, kinds)
     place = 1 if c.first else len(c.sizes) + 1
-    bias = shaped("bias", [c.filters if i == place else 1 for i in range(len(c.sizes) + 2)])
-    axes = "DHW"[-len(c.sizes) :] if len(c.sizes) != 1 else "W"
-    layouts = (f"NC{axes}", f"OI{axes}") if c.first else (f"N{axes}C", f"{axes}IO")
+    sizes = [c.filters if i == place else 1 for i in range(len(c.sizes) + 2)]
+    bias = shaped("bias", sizes, c.sums)
     convolve = getattr(relax.op.nn, f"conv{len(c.sizes)}d")
+    data_layout, kernel_layout = c.layouts
     found = convolve(
         images,
         kernels,
@@ -145,18 +215,35 @@ def _graph(c: Convolution) -> Any:
         padding=[c.padding] * 2 * len(c.sizes),
         dilation=[c.dilation] * len(c.sizes),
         groups=c.groups,
-        data_layout=layouts[0],
-        kernel_layout=layouts[1],
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        out_dtype=c.sums if c.kind in BYTES.names else None,
     )
     builder = relax.BlockBuilder()
     before = relax.Var("before", builder.normalize(found).ty)
-    inputs = [images, kernels, *([bias, before] if c.added else [])]
-    with builder.function("main", inputs):
+    more = [bias] if c.kind in BYTES.names else [bias, before]
+    with builder.function("main", [images, kernels, *(more if c.added else [])]):
         with builder.dataflow():
             result = builder.emit(found)
             if c.added:
                 result = builder.emit(relax.op.add(result, bias))
-                result = builder.emit(relax.op.nn.relu(relax.op.add(result, before)))
+                finish = _requantize if c.kind in BYTES.names else _add_residual
+                result = finish(builder, result, before)
             result = builder.emit_output(result)
         builder.emit_func_output(result)
     return builder.get()
+
+
+def _add_residual(builder: Any, result: Any, before: Any) -> Any:
+    from tvm import relax
+
+    return builder.emit(relax.op.nn.relu(relax.op.add(result, before)))
+
+
+def _requantize(builder: Any, result: Any, _before: Any) -> Any:
+    from tvm import relax
+
+    emit = builder.emit
+    scaled = emit(emit(relax.op.astype(result, "float32")) * relax.const(0.0007))
+    moved = emit(emit(relax.op.round(scaled)) + relax.const(100.0))
+    return emit(relax.op.astype(emit(relax.op.clip(moved, 0.0, 255.0)), "uint8"))

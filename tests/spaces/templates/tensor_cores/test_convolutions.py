@@ -1,4 +1,5 @@
-"""Convolutions in halves as products: which ones are, and what the compiler makes of them."""
+"""Convolutions in halves and in bytes as products: which ones are, and what the compiler makes of
+them."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
-from tests.spaces.emulation.samples import OLD
 from tests.spaces.templates.tensor_cores.convolutions import (
+    BYTE_PROGRAMS,
+    LAYER,
+    OPEN,
     PROGRAMS,
+    STEM,
     Convolution,
     task_for,
     task_of_convolution,
@@ -30,15 +34,6 @@ from tuner.candidate import of_knobs
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
-LAYER = Convolution(8, (56, 56), 64, 64, (3, 3), padding=1, added=True)
-"""Of a ResNet's first stage."""
-OPEN = replace(
-    LAYER,
-    batch="n",
-    sizes=("h", "w"),
-    instances=((("h", 56), ("n", 8), ("w", 56)), (("h", 224), ("n", 1), ("w", 224))),
-)
-STEM = Convolution(8, (224, 224), 3, 64, (7, 7), 2, 3)
 
 
 def space_of(task: Task) -> KnobSpace:
@@ -61,20 +56,21 @@ def test_a_convolution_with_a_filter_for_each_channel_is_none() -> None:
     assert not any("product" in name for name in names(task_of_convolution(depthwise, AMPERE)))
 
 
-@pytest.mark.parametrize("kind", ["float32", "int8"])
-@pytest.mark.parametrize("kernel", [1, 3])
-@pytest.mark.parametrize("target", [AMPERE, HOPPER])
-def test_windows_of_other_types_are_left_to_the_rules(kind: str, kernel: int, target: str) -> None:
-    other = Convolution(2, (9, 9), 48, 32, (kernel, kernel), padding=kernel // 2, kind=kind)
-    assert names(task_of_convolution(other, target)) == []
-
-
-def test_threads_of_older_devices_multiply_no_windows() -> None:
-    assert names(task_for("3x3", OLD)) == []
+@pytest.mark.parametrize("name", BYTE_PROGRAMS)
+def test_convolutions_of_bytes_are_of_warpgroups_where_the_terms_of_both_are_dense(
+    name: str,
+) -> None:
+    program, warps = BYTE_PROGRAMS[name], ["kernel:ampere-int8-product-1"]
+    warpgroups = ["kernel:hopper-int8-product-1"]
+    assert names(task_of_convolution(program, AMPERE)) == warps
+    found = names(task_of_convolution(program, HOPPER))
+    assert found == (warpgroups if program.terms_last else warps)
 
 
 def test_what_is_padded_with_another_number_than_zero_is_left_to_the_rules() -> None:
     edited(task_for("3x3"), {"T.float16(0.0))": "T.float16(1.0))"})
+    bytes_padded = task_of_convolution(BYTE_PROGRAMS["7x7 of colours"], AMPERE)
+    edited(bytes_padded, {"T.uint8(0))": "T.uint8(3))"})
 
 
 def test_what_is_zero_elsewhere_than_beyond_the_tensor_is_left_to_the_rules() -> None:
@@ -151,6 +147,34 @@ def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
     assert products == {"HMMA.16816"} if arch == "sm_80" else all("HGMMA" in p for p in products)
     assert products
     assert ("LDGSTS.E.BYPASS.128" in assembly) == (layer is not STEM or arch == "sm_80")
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("target", "arch", "terms_last", "multiplied"),
+    [
+        (AMPERE, "sm_80", True, r"IMMA\.16832\.U8\.S8"),
+        (AMPERE, "sm_80", False, r"IMMA\.16832\.U8\.S8"),
+        (HOPPER, "sm_90a", True, r"IGMMA\.64x\d+x32\.U8\.S8"),
+    ],
+)
+def test_the_best_predicted_multiply_bytes_that_were_copied_ahead(
+    target: str, arch: str, terms_last: bool, multiplied: str, tmp_path: Path
+) -> None:
+    layer = replace(LAYER, kind="uint8", kernels="int8", terms_last=terms_last)
+    space = space_of(task_of_convolution(layer, target))
+    knobs = next(s for s in space.ranked if not s["swap"])
+    source = compile_setting(space, knobs, target).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, arch)
+    (use,) = code.uses.values()
+    assert use.stack_bytes == use.spill_store_bytes == 0
+    assembly = disassemble(code.binary, tmp_path)
+    products = re.findall(r"IG?MMA\.[\w.]+", assembly)
+    assert products
+    assert all(re.match(multiplied, product) for product in products)
+    assert "LDGSTS.E.BYPASS.128" in assembly
+    assert ("LDSM.16.MT88" in assembly) == (not terms_last)
+    assert "LDG.E.U8" not in assembly
 
 
 @needs_nvcc

@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 NAME = "kernel:ampere-tf32x3-product-1"
 _EPS = eps_of("float32")
 _TINY = 4.7e-26
-"""What `spaces.check.shadows` allows a term whose square underflows."""
+"""What `spaces.check.errors.shadows` allows a term whose square underflows."""
 M, N = 24, 40
 
 

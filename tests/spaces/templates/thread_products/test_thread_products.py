@@ -149,6 +149,15 @@ def test_small_products_get_small_tiles_and_large_ones_large_tiles() -> None:
     assert large.rows * large.columns >= 128 * 128
 
 
+def test_blocks_share_long_sums_of_few_tiles_and_no_others() -> None:
+    few, many = (space_for(product(HOPPER, *sizes)) for sizes in ((64, 64, 8192), LARGE[0]))
+    assert few.ranked[0]["splits"] > 1
+    assert many.ranked[0]["splits"] == 1
+    columns = every(few.template)
+    alone = few.template.costs_s(columns)[columns["splits"] == 1]
+    assert few.least_s < np.min(alone) / 2
+
+
 # ---- where tiles lie
 
 
@@ -285,13 +294,27 @@ def test_before_copies_went_ahead_loads_are_under_way_while_a_stage_is_multiplie
 
 
 @needs_nvcc
+def test_shares_of_a_sum_are_left_in_vectors_and_added_by_a_second_kernel(tmp_path: Path) -> None:
+    space = space_for(product(HOPPER, 64, 64, 8192))
+    source = compile_setting(space, space.ranked[0], HOPPER).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, "sm_90a")
+    assert len(code.uses) == 2
+    assert all(use.stack_bytes == use.spill_store_bytes == 0 for use in code.uses.values())
+    assembly = disassemble(code.binary, tmp_path)
+    assert "STG.E.128" in assembly
+    assert not re.search(r"\b(ATOMG?|RED)\b", assembly)
+    found = count_instructions(find_loop(assembly))
+    assert found["FFMA"] / found.total() > 0.7
+
+
+@needs_nvcc
 def test_estimates_of_registers_are_near_what_the_compiler_takes_and_nothing_spills() -> None:
     space = space_for(product(HOPPER, 1000, 1000, 1000))
     rng = np.random.default_rng(0)
     for place in rng.choice(len(space.ranked), 4, replace=False):
         source = compile_setting(space, space.ranked[place], HOPPER).imports[0]
-        (use,) = compile_cuda(source.inspect_source("cuda"), "sm_90a").uses.values()
-        assert use.stack_bytes == use.spill_store_bytes == 0, space.ranked[place]
+        for use in compile_cuda(source.inspect_source("cuda"), "sm_90a").uses.values():
+            assert use.stack_bytes == use.spill_store_bytes == 0, space.ranked[place]
 
 
 @needs_nvcc

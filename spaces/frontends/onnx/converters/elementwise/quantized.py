@@ -95,8 +95,9 @@ def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
 def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     """The sums of a convolution of operand 0 with another one, its weights.
 
-    What it is padded with stands for zero. A zero point that is known is laid around the bytes. For
-    one that is not, zeros are, and it is taken off as often as an output's weights met no padding.
+    What it is padded with stands for zero. A zero point that is known and not 0 is laid around the
+    bytes. For one that is not known zeros are, and it is taken off as often as an output's weights
+    met no padding.
     """
     from tvm import relax
 
@@ -111,6 +112,8 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     if weights.known_point != 0 or not tvm_compat.is_constant(weights.tensor):
         return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
     point = data.known_point
+    if point == 0:
+        return _windows(node, builder, data.tensor, weights.tensor, padding)
     if point is not None:
         data = _Bytes(_pad(builder, data.tensor, padding, point), data.point)
         padding = [0] * 2 * rank
@@ -120,7 +123,7 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     total = _windows(node, builder, data.tensor, weights.tensor, padding)
     if point is None:
         return builder.emit(total - builder.emit(data.point * relax.const(taken)))
-    return builder.emit(total - relax.const(point * taken)) if point else total
+    return builder.emit(total - relax.const(point * taken))
 
 
 def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) -> Any | None:

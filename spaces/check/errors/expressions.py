@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import Any
 
-from spaces.check.shadows import State, Unbounded, load_of, number
+from spaces.check.errors.shadows import State, Unbounded, load_of, number
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import eps_of, is_float, smallest_of
 

@@ -2,7 +2,7 @@
 
 With `--use_fast_math` functions and quotients of float32 are instructions of few right bits, and
 subnormal numbers are zero (CUDA C++ Programming Guide 13.0, "Functions Affected by
--use_fast_math"). What is allowed beyond `spaces.check.expression_errors`, with where it is from:
+-use_fast_math"). What is allowed beyond `spaces.check.errors.expressions`, with where it is from:
 
     a / b       2 eps; all of it where |b| > 2**126, which divides to 0 ("Intrinsic Functions":
                 __fdividef)
@@ -31,8 +31,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from spaces.check.expression_errors import Error, Errors, both, dtype_of, kind_of, operator_of
-from spaces.check.shadows import number
+from spaces.check.errors.expressions import Error, Errors, both, dtype_of, kind_of, operator_of
+from spaces.check.errors.shadows import number
 from spaces.ir.element_types import eps_of
 
 _TANH = 2.0**-10.987

@@ -1,0 +1,62 @@
+"""Errors of products of float32 that are multiplied in TF32, for targets that allow it.
+
+TF32 holds 11 bits of a factor, and 8 of its exponent (PTX ISA, "Alternate floating point data
+formats"). Rounded to the nearest, as `cvt.rna` does, it is off by 2**-11 of itself; a product of
+two, which is exact, by 2**-10 + 2**-22.
+
+Tensor cores cut what they add: an instruction sums eight products and the sum before them. Each of
+these nine is cut at 2**-25 of the largest, and the result to 24 bits, see
+`spaces.templates.tensor_cores.elements.single_fragments`: 1 eps of the sum and 2.25 eps of the
+largest, for eight terms. No partial sum and no term is larger than the sum of the terms' sizes. So
+a sum of K terms is off by
+
+    2**-10 + 2**-22 + K / 8 * 3.25 eps
+
+of the sum of their sizes, in the worst case, besides what any order of its terms may lose.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spaces.check.errors.expressions import dtype_of, kind_of
+from spaces.ir import rewrite, tvm_compat
+from spaces.ir.element_types import eps_of
+
+_REAL = "float32"
+_ROUNDING = 2.0**-10 + 2.0**-22
+_ADDED = 3.25 / 8 * eps_of(_REAL)
+_SPREAD = 4.0
+"""Roundings of a term that an output is allowed, relative to the mean of outputs: those of terms
+are independent, and of half of the bound at most in a root mean square."""
+
+
+def find_roughness(term: Any, terms: int) -> float:
+    """The error of a term of a sum in float32, relative to its size; 0 where it is no product of
+    two tensors of float32, as those are that kernels multiply in TF32.
+
+    Args:
+        terms: of the sum.
+    """
+    product = rewrite.uncast(term)
+    if kind_of(product) != "Mul" or dtype_of(product) != _REAL:
+        return 0.0
+    factors = [rewrite.uncast(factor) for factor in (product.a, product.b)]
+    if any(kind_of(f) != "TensorLoad" or dtype_of(f) != _REAL for f in factors):
+        return 0.0
+    if factors[0].source.same_as(factors[1].source):
+        return 0.0
+    return _ROUNDING + terms * _ADDED
+
+
+def largest_roughness(function: Any, terms: int) -> float:
+    """The largest error, relative to its results, that a PrimFunc is allowed whose errors are not
+    followed; 0 where no block sums such products.
+
+    Args:
+        terms: of all its sums.
+    """
+    products = (rewrite.find_product(block.body) for block in tvm_compat.sblocks(function))
+    found = max((find_roughness(p, 0) for p in products if p is not None), default=0.0)
+    return _SPREAD * (found + math.sqrt(terms) * _ADDED) if found else 0.0
