@@ -5,15 +5,18 @@
 
 namespace emu {
 
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMostWarps = kMostThreads / kWarp;
 
-EMU_HIDDEN extern unsigned count;                              // threads of a block
-EMU_HIDDEN extern uint32_t warp_alive[kMostThreads / kWarp];  // lanes that have not ended
+EMU_HIDDEN extern unsigned count;  // threads of a block
+// Lanes that have not ended, of each warp of each block.
+EMU_HIDDEN extern uint32_t warp_alive[kMostBlocks * kMostWarps];
+// The number of a thread's warp among those of the cluster.
+inline unsigned warp_of(const Thread* thread) { return thread->block * kMostWarps + thread->warp; }
 
 EMU_HIDDEN void set_ready(Thread* thread);
 // Let others run until this thread is ready again.
 EMU_HIDDEN void block_at(const char* what, int line, uint64_t place);
-// Before a block.
+// Before a cluster.
 EMU_HIDDEN void clear_meetings();
 
 }  // namespace emu
