@@ -70,6 +70,8 @@ class AmpereTile:
     splits: Any
     persistent: Any = 0
     bulk_stores: Any = 0
+    a_blocks: Any = 1
+    b_blocks: Any = 1
 
     @property
     def rows(self) -> Any:

@@ -43,11 +43,11 @@ def _of_ampere(name: str, element: Element) -> ProductFamily:
 
 _HALVES = (
     _of_ampere("kernel:ampere-product-2", HALVES),
-    _of_hopper("kernel:hopper-product-2", HALVES),
+    _of_hopper("kernel:hopper-product-3", HALVES),
 )
 _BYTES = (
     _of_ampere("kernel:ampere-int8-product-1", BYTES),
-    _of_hopper("kernel:hopper-int8-product-1", BYTES),
+    _of_hopper("kernel:hopper-int8-product-2", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
 

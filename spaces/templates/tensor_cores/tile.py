@@ -118,6 +118,14 @@ class Tile(Protocol):
         """Whether results leave as tiles, through shared memory."""
 
     @property
+    def a_blocks(self) -> Any:
+        """Blocks of a cluster along the tiles of A, which share those of B; `b_blocks` are those
+        along the tiles of B."""
+
+    @property
+    def b_blocks(self) -> Any: ...
+
+    @property
     def sums(self) -> Any:
         """Sums of a thread."""
 
@@ -145,6 +153,12 @@ class Tile(Protocol):
 def count_stage_bytes(tile: Tile) -> Any:
     """Shared memory of both operands' tiles of one stage."""
     return (tile.rows + tile.columns) * tile.depth * tile.element.bytes
+
+
+def count_fetched_bytes(tile: Tile) -> Any:
+    """What of both tiles a block fetches by itself, where blocks of a cluster share the rest."""
+    lines = tile.rows / tile.b_blocks + tile.columns / tile.a_blocks
+    return lines * tile.depth * tile.element.bytes
 
 
 def count_rows(product: Product, tile: Tile, operand: int) -> Any:

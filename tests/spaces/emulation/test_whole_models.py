@@ -70,6 +70,6 @@ def test_a_network_in_halves_is_right_with_programs_for_hopper_in_it() -> None:
         space = KnobSpace(task, templates_of(task)[0])
         best[task.key] = of_knobs(space.ranked[0], space.name)
     spaces = sorted(candidate.space for candidate in best.values())
-    assert spaces == ["kernel:gpu-memory-1"] * 2 + ["kernel:hopper-product-2"] * 2
+    assert spaces == ["kernel:gpu-memory-1"] * 2 + ["kernel:hopper-product-3"] * 2
     (got,) = run_once(compile_module(apply_best(best, HOPPER)(lowered), HOPPER), [x])
     np.testing.assert_allclose(got, compute(x, weights), atol=2e-3)

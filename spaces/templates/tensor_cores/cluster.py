@@ -1,0 +1,102 @@
+"""Clusters: blocks of neighbouring tiles that copy for one another what they share (PTX ISA,
+"Cluster of Cooperative Thread Arrays", "cp.async.bulk.tensor": `.multicast::cluster`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spaces.templates.products.grid import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A block's share of the copies of a tile.
+
+    Attributes:
+        blocks: that share the tile; `number` the block's among them.
+        mask: a bit for each of them, by their numbers in the cluster.
+    """
+
+    blocks: int
+    number: Any
+    mask: Any
+
+
+class Cluster:
+    """The blocks of so many tiles of A by so many of B. Those that differ in A share a tile of B,
+    and the other way round.
+
+    Args:
+        T: TVM's script.
+        a_blocks: along the tiles of A; `b_blocks` along those of B.
+    """
+
+    def __init__(self, T: Any, a_blocks: int, b_blocks: int) -> None:
+        self._t, self._sizes = T, (a_blocks, b_blocks)
+        self.blocks = a_blocks * b_blocks
+        self._places: tuple[Any, Any] = (0, 0)
+
+    def begin(self, clusters: Any) -> Any:
+        """Write the grid of a kernel: so many clusters. Returns the number of a block's cluster."""
+        T, (a_blocks, _) = self._t, self._sizes
+        block = T.cta_id([clusters * self.blocks])
+        if self.blocks == 1:
+            return block
+        number = T.cta_id_in_cluster([self.blocks])
+        self._places = T.Bind(number % a_blocks), T.Bind(number // a_blocks)
+        return T.Bind(block // self.blocks)
+
+    def place(self, part: Part) -> Part:
+        """The block's part of its cluster's."""
+        a, b = (
+            number * size + place
+            for number, size, place in zip((part.a, part.b), self._sizes, self._places, strict=True)
+        )
+        return replace(part, a=a, b=b)
+
+    def share(self, side: int) -> Share:
+        """The block's share of a tile of A, or of B."""
+        T, (a_blocks, b_blocks) = self._t, self._sizes
+        a, b = self._places
+        along_a = sum(1 << number for number in range(a_blocks))
+        along_b = sum(1 << number * a_blocks for number in range(b_blocks))
+        mask = (along_b << a, along_a << b * a_blocks)[side]
+        return Share(self._sizes[1 - side], (b, a)[side], T.Cast("uint16", mask))
+
+    def wait_until_empty(self, barrier: Any, phase: Any) -> None:
+        """Wait at a barrier at which threads of all blocks arrive."""
+        wait = self._t.cuda.mbarrier_wait
+        if self.blocks > 1:
+            wait = self._t.cuda.mbarrier_wait_acquire_cluster
+        self._t.evaluate(wait(barrier, phase))
+
+    def arrive(self, thread: Any, barrier: Any) -> None:
+        """Arrive at a barrier of each block, once for all threads that count together.
+
+        Args:
+            thread: its number among them; each block is another one's.
+        """
+        T = self._t
+        if self.blocks == 1:
+            with T.If(thread == 0), T.Then():
+                T.evaluate(T.ptx.mbarrier.arrive.shared.b64(barrier, T.uint32(1)))
+            return
+        arrive = T.ptx["mbarrier.arrive.release.cluster.shared::cluster.b64"]
+        with T.If(thread < self.blocks), T.Then():
+            there = T.alloc_buffer((1,), "uint32", scope="local")
+            own = T.cuda.cvta_generic_to_shared(barrier)
+            number = T.Cast("uint32", thread)
+            T.evaluate(T.ptx["mapa.shared::cluster.u32"](there[0], own, number))
+            T.evaluate(arrive(there[0], T.uint32(1)))
+
+    def meet(self) -> None:
+        """Wait for all threads of the cluster, or of the block where that is alone (PTX ISA,
+        "barrier.cluster"): what others do in a block's shared memory needs a block that has begun
+        and has not ended."""
+        T = self._t
+        if self.blocks == 1:
+            T.evaluate(T.cuda.cta_sync())
+        else:
+            T.evaluate(T.ptx["barrier.cluster.arrive.release"]())
+            T.evaluate(T.ptx["barrier.cluster.wait.acquire"]())
