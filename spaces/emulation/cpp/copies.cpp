@@ -78,7 +78,7 @@ void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int li
                 bool by_peer = false) {
   if (by_peer) check_mbarrier_for_peer(mbarrier, line);
   check_mbarrier_for_proxy(mbarrier, line);
-  charge(0, bytes, bytes);
+  charge(0, 0, bytes);
   poison_for_proxy(runs);
   auto* load = new Load;
   load->runs = std::move(runs);
@@ -146,6 +146,7 @@ void arrive_after_copies(uint32_t address, bool counts, int line) {
 void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank, uint32_t mbarrier,
                int line) {
   const TensorMap& tensor = tensor_map(map, rank, line);
+  charge(0, tensor.tile_bytes(), 0);
   begin_load(runs_of(tensor, coordinates, to, line), tensor.tile_bytes(), mbarrier, line);
 }
 
@@ -155,6 +156,7 @@ void load_tile_multicast(uint32_t to, uint64_t map, const int32_t* coordinates, 
   if (mask == 0 || mask >> cluster_blocks)
     fail("RuntimeError", "a copy to the blocks %x of a cluster of %u, line %d", mask,
          cluster_blocks, line);
+  charge(0, tensor.tile_bytes(), 0);
   unsigned self = here;
   for (unsigned block = 0; block < cluster_blocks; ++block) {
     if (!(mask >> block & 1)) continue;
@@ -171,6 +173,7 @@ void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t fro
 void load_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t mbarrier, int line) {
   check_bulk(from, to, bytes, line);
   from_shared(to, bytes);
+  charge(0, bytes, 0);
   begin_load({{to, reinterpret_cast<char*>(from), bytes}}, bytes, mbarrier, line);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
@@ -163,6 +164,7 @@ Request requested(const Kernel& kernel, const TVMFFIAny* arguments, int count) {
   if (tags == nullptr)
     fail("TypeError", "%s was called without its launch parameters", kernel.name);
   Request request;
+  std::copy(kernel.cluster, kernel.cluster + 3, request.cluster);
   std::string rest = tags;
   for (int i = kernel.parameters; !rest.empty(); ) {
     size_t comma = rest.find(',');

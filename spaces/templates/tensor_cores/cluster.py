@@ -64,15 +64,9 @@ class Cluster:
         mask = (along_b << a, along_a << b * a_blocks)[side]
         return Share(self._sizes[1 - side], (b, a)[side], T.Cast("uint16", mask))
 
-    def wait_until_empty(self, barrier: Any, phase: Any) -> None:
-        """Wait at a barrier at which threads of all blocks arrive."""
-        wait = self._t.cuda.mbarrier_wait
-        if self.blocks > 1:
-            wait = self._t.cuda.mbarrier_wait_acquire_cluster
-        self._t.evaluate(wait(barrier, phase))
-
     def arrive(self, thread: Any, barrier: Any) -> None:
-        """Arrive at a barrier of each block, once for all threads that count together.
+        """Arrive at a barrier of each block, once for all threads that count together: what they
+        read may be written anew.
 
         Args:
             thread: its number among them; each block is another one's.
@@ -82,7 +76,9 @@ class Cluster:
             with T.If(thread == 0), T.Then():
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(barrier, T.uint32(1)))
             return
-        arrive = T.ptx["mbarrier.arrive.release.cluster.shared::cluster.b64"]
+        # Nothing that threads wrote is given away. Of a release in the cluster's scope the compiler
+        # makes a fence for the whole device (`MEMBAR.ALL.GPU`), in each step.
+        arrive = T.ptx["mbarrier.arrive.shared::cluster.b64"]
         with T.If(thread < self.blocks), T.Then():
             there = T.alloc_buffer((1,), "uint32", scope="local")
             own = T.cuda.cvta_generic_to_shared(barrier)
@@ -98,5 +94,6 @@ class Cluster:
         if self.blocks == 1:
             T.evaluate(T.cuda.cta_sync())
         else:
-            T.evaluate(T.ptx["barrier.cluster.arrive.release"]())
+            # As above: mbarriers that a thread has set up are fenced.
+            T.evaluate(T.ptx["barrier.cluster.arrive.relaxed"]())
             T.evaluate(T.ptx["barrier.cluster.wait.acquire"]())

@@ -29,8 +29,8 @@ from spaces.templates.tensor_cores.tile import (
 _STEP_CYCLES = 60.0
 """Of a stage's barriers."""
 _PEER_CYCLES, _CLUSTER_CYCLES = 200.0, 600.0
-"""Until what a block does in another's shared memory is seen there; of a cluster's beginning and end,
-where blocks wait for one another. Guesses: no device has run these."""
+"""Until what a block does in another's shared memory is seen there; of a cluster's beginning and
+end, where blocks wait for one another. Guesses: no device has run these."""
 _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
 _SECTORS = 2.0

@@ -181,8 +181,8 @@ class _Writer:
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
-            self._cluster.wait_until_empty(
-                self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1
+            T.evaluate(
+                T.cuda.mbarrier_wait(self._empty.ptr_to([stage]), (count // tile.stages % 2) ^ 1)
             )
             full, term = self._full.ptr_to([stage]), (begin + step) * tile.depth
             if mapped:
