@@ -1,5 +1,5 @@
-"""Faults that the emulated device has to catch. The list of each kind was fixed before what catches
-it was written.
+"""Faults that the emulated device has to catch. The list was fixed before the emulation was, but
+for what clusters of blocks do.
 
 Each is an edit of a right program: of the CUDA C of its kernel, or of the text of its host program.
 A fault counts as caught if the run ends with an error, or its output is wrong, for every seed.
