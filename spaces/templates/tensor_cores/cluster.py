@@ -43,7 +43,9 @@ class Cluster:
         block = T.cta_id([clusters * self.blocks])
         if self.blocks == 1:
             return block
-        number = T.cta_id_in_cluster([self.blocks])
+        T.cta_id_in_cluster([self.blocks])
+        # Which has the number below too, but TVM reads it anew at each use, in assembly.
+        number = block % self.blocks
         self._places = T.Bind(number % a_blocks), T.Bind(number // a_blocks)
         return T.Bind(block // self.blocks)
 
@@ -87,13 +89,22 @@ class Cluster:
             T.evaluate(arrive(there[0], T.uint32(1)))
 
     def meet(self) -> None:
-        """Wait for all threads of the cluster, or of the block where that is alone (PTX ISA,
-        "barrier.cluster"): what others do in a block's shared memory needs a block that has begun
-        and has not ended."""
-        T = self._t
+        """Wait for all threads of the cluster, or of the block where that is alone: blocks begin to
+        use each other's mbarriers, which are set up and fenced."""
         if self.blocks == 1:
-            T.evaluate(T.cuda.cta_sync())
+            self._t.evaluate(self._t.cuda.cta_sync())
         else:
-            # As above: mbarriers that a thread has set up are fenced.
-            T.evaluate(T.ptx["barrier.cluster.arrive.relaxed"]())
-            T.evaluate(T.ptx["barrier.cluster.wait.acquire"]())
+            self._meet_others()
+
+    def end(self) -> None:
+        """Wait for all threads of the cluster: others use a block's mbarriers until then. Each kind
+        of threads does so at a place of its own: where they first come together, nvcc has products
+        wait for one another (`C7514`)."""
+        if self.blocks > 1:
+            self._meet_others()
+
+    def _meet_others(self) -> None:
+        """See PTX ISA, "barrier.cluster". As above, nothing that threads wrote is given away."""
+        T = self._t
+        T.evaluate(T.ptx["barrier.cluster.arrive.relaxed"]())
+        T.evaluate(T.ptx["barrier.cluster.wait.acquire"]())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu, count_resident
+from spaces.targets.gpu import Gpu, count_in_clusters, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
@@ -49,7 +49,7 @@ class Estimate:
         multiplying: cycles of the tensor cores in a stage of all blocks of a multiprocessor;
             `fetching` those in which its operands come from the L2 cache.
         tiles: tiles of the whole product, one for each share of its terms; `waves` rounds of them
-            over the multiprocessors, as many as whole clusters take.
+            over the multiprocessors that clusters keep busy.
         resident: blocks that share a multiprocessor.
         steps: stages of a tile's sums.
         padded: multiply-adds, padding included, for each one that is needed.
@@ -82,7 +82,7 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
         rates.ceil(product.depth, tile.depth * tile.splits),
     )
     blocks = tile.a_blocks * tile.b_blocks
-    multiprocessors = gpu.multiprocessors // blocks * blocks
+    multiprocessors = count_in_clusters(gpu, blocks)
     tiles = a_tiles * b_tiles * product.batch_extent * tile.splits
     resident = _resident(product, gpu, tile)
     waves = rates.ceil(tiles, multiprocessors)

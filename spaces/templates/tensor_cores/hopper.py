@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import rewrite
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, count_in_clusters
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
@@ -52,7 +52,8 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
 
     Args:
         match: the program, tidied up.
-        gpu: the device: a persistent grid has a block for each multiprocessor.
+        gpu: the device: a persistent grid has a block for each multiprocessor that clusters keep
+            busy.
     """
     return write_product(
         match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main, gpu)
@@ -68,12 +69,13 @@ class _Writer:
     def __init__(
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any, gpu: Gpu
     ) -> None:
-        self._t, self._tile, self._multiprocessors = T, tile, gpu.multiprocessors
+        self._t, self._tile = T, tile
         extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (ROWS * tile.parts, tile.columns)
         self._cluster = Cluster(T, tile.a_blocks, tile.b_blocks)
+        self._blocks = count_in_clusters(gpu, self._cluster.blocks)
         shared = (tile.b_blocks, tile.a_blocks)
         self._a, self._b = (
             MappedOperand(
@@ -108,7 +110,7 @@ class _Writer:
         parts = clusters = self._grid.parts
         if tile.persistent:
             smaller = min if isinstance(parts, int) else T.min
-            clusters = smaller(parts, self._multiprocessors // self._cluster.blocks)
+            clusters = smaller(parts, self._blocks // self._cluster.blocks)
         number = self._cluster.begin(clusters)
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
@@ -116,6 +118,7 @@ class _Writer:
         with T.If(thread < WARPGROUP):
             with T.Then():
                 self._produce_tiles(thread, number, clusters, rounds)
+                self._cluster.end()
             with T.Else():
                 T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](self._registers[1]))
                 sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
@@ -124,8 +127,7 @@ class _Writer:
                     self._consume(thread, turn, number + turn * clusters, sums, words)
                 if self._bulk is not None:
                     self._bulk.finish(thread)
-        if self._cluster.blocks > 1:
-            self._cluster.meet()
+                self._cluster.end()
 
     def _allocate(self, thread: Any) -> None:
         """Stages, what the results go through, and the barriers of each stage."""

@@ -286,5 +286,5 @@ EDITS: Mapping[str, Edit] = {
         r"(multicast__cluster\([^;]*, )[^,;]*\);", r"\1(ushort)1);", count=0
     ),
     "drop_first_meeting": _edit(_MEET_CLUSTER, "__syncthreads();"),
-    "drop_last_meeting": _edit(rf"({_MEET_CLUSTER}.*){_MEET_CLUSTER}", r"\1"),
+    "drop_last_meeting": _edit(rf"({_MEET_CLUSTER}.*){_MEET_CLUSTER}(.*){_MEET_CLUSTER}", r"\1\2"),
 }
