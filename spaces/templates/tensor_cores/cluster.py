@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spaces.templates.products.grid import Part
+from spaces.templates.thread_program import keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +38,38 @@ class Cluster:
         self.blocks = a_blocks * b_blocks
         self._places: tuple[Any, Any] = (0, 0)
 
-    def begin(self, clusters: Any) -> Any:
-        """Write the grid of a kernel: so many clusters. Returns the number of a block's cluster."""
+    def begin(self, clusters: Any, *, stores_tiles: bool) -> Any:
+        """Write the grid of a kernel: so many clusters. Returns the number of a block's cluster.
+
+        Args:
+            stores_tiles: whether few threads ask where results lie.
+        """
         T, (a_blocks, _) = self._t, self._sizes
         block = T.cta_id([clusters * self.blocks])
         if self.blocks == 1:
             return block
-        T.cta_id_in_cluster([self.blocks])
-        # Which has the number below too, but TVM reads it anew at each use, in assembly.
-        number = block % self.blocks
+        number = T.cta_id_in_cluster([self.blocks])
+        # TVM reads it anew at each use, by assembly, which takes no register while sums take all.
+        # Where each thread stores many results by itself, nvcc has to see that it is the same.
+        if not stores_tiles:
+            number = block % self.blocks
         self._places = T.Bind(number % a_blocks), T.Bind(number // a_blocks)
         return T.Bind(block // self.blocks)
 
-    def place(self, part: Part) -> Part:
-        """The block's part of its cluster's."""
+    def place(self, part: Part, is_open: bool) -> Part:
+        """The block's part of its cluster's.
+
+        Args:
+            is_open: whether a size of the grid is.
+        """
+        if self.blocks == 1:
+            return part
         a, b = (
             number * size + place
             for number, size, place in zip((part.a, part.b), self._sizes, self._places, strict=True)
         )
+        if is_open:  # else nvcc computes where each result lies ahead of the sums
+            a, b = keep(self._t, [a, b])
         return replace(part, a=a, b=b)
 
     def share(self, side: int) -> Share:

@@ -102,7 +102,7 @@ class _Writer:
         if tile.bulk_stores:
             self._bulk = BulkResults(T, self.totals, product, numbers, epilogue.result, tile)
         self._results = self._bulk or Results(T, self.totals)
-        self._steps = self._grid.steps
+        self._steps, self._is_open = self._grid.steps, product.c.symbolic
 
     def write(self) -> None:
         """Write what the threads do."""
@@ -111,7 +111,7 @@ class _Writer:
         if tile.persistent:
             smaller = min if isinstance(parts, int) else T.min
             clusters = smaller(parts, self._blocks // self._cluster.blocks)
-        number = self._cluster.begin(clusters)
+        number = self._cluster.begin(clusters, stores_tiles=self._bulk is not None)
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
         rounds = (parts - number + clusters - 1) // clusters if tile.persistent else 1
@@ -170,7 +170,7 @@ class _Writer:
             own: registers for what threads copy, see `allocate_held`.
         """
         T, tile = self._t, self._tile
-        part = self._cluster.place(self._grid.place(number))
+        part = self._cluster.place(self._grid.place(number), self._is_open)
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
@@ -211,7 +211,7 @@ class _Writer:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // WARPGROUP - 1)
-        part = self._cluster.place(self._grid.place(number))
+        part = self._cluster.place(self._grid.place(number), self._is_open)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         with T.serial(self._steps) as step:
