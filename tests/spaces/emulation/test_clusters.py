@@ -78,6 +78,7 @@ def test_only_what_tensor_maps_copy_is_shared(swap: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_random_settings_in_clusters_are_right() -> None:
     settings = [each for each in drawn(HOPPER, 200) if _is_clustered(each)]
     assert len(settings) > 50
