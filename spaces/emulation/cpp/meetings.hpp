@@ -1,4 +1,4 @@
-// What meetings of lanes need of the scheduler, and it of them.
+// What meetings of lanes, and barriers, need of the scheduler, and it of them.
 #pragma once
 
 #include "scheduler.hpp"
@@ -16,7 +16,16 @@ inline unsigned warp_of(const Thread* thread) { return thread->block * kMostWarp
 EMU_HIDDEN void set_ready(Thread* thread);
 // Let others run until this thread is ready again.
 EMU_HIDDEN void block_at(const char* what, int line, uint64_t place);
+// The two halves of that: say where this thread waits, and let others run.
+EMU_HIDDEN void start_waiting(const char* what, int line, uint64_t place);
+EMU_HIDDEN void reschedule();
+// Threads that have not ended, of a block and of the cluster.
+EMU_HIDDEN unsigned count_alive(unsigned block);
+EMU_HIDDEN unsigned count_alive();
+// A thread has ended: others do not wait for it.
+EMU_HIDDEN void leave_barriers();
 // Before a cluster.
+EMU_HIDDEN void clear_barriers();
 EMU_HIDDEN void clear_meetings();
 
 }  // namespace emu

@@ -52,34 +52,16 @@ uint32_t warp_alive[kMostBlocks * kMostWarps];
 
 namespace {
 
-constexpr unsigned kBarriers = 16;
 constexpr uint64_t kEndOfStack = 0x737461636b656e64;
 constexpr unsigned kIdleRounds = 2000;  // of threads that poll, without any progress
-
-struct Barrier {
-  std::vector<Thread*> waiting;
-  unsigned arrived = 0;
-  unsigned threads = 0;  // that it waits for; 0: all that are left
-  int line = 0;
-  int sum = 0;
-};
 
 struct Block {
   Index index;
   unsigned alive;  // threads that have not ended
-  Barrier barriers[kBarriers];
-};
-
-// The barrier of all threads of a cluster that have not ended.
-struct ClusterBarrier {
-  std::vector<Thread*> waiting;
-  unsigned arrived = 0;
-  uint64_t passed = 0;
 };
 
 Thread threads[kMostBlocks * kMostThreads];  // block by block
 Block blocks[kMostBlocks];
-ClusterBarrier cluster_barrier;
 char* stacks;
 std::vector<Thread*> ready, polling;
 std::vector<std::pair<Thread*, uint32_t*>> converging;
@@ -89,11 +71,17 @@ void (*thread_body)();
 uint64_t state = 88172645463325252ull;
 unsigned idle_rounds;
 
+}  // namespace
+
+unsigned count_alive(unsigned block) { return blocks[block].alive; }
+
 unsigned count_alive() {
   unsigned sum = 0;
   for (unsigned block = 0; block < cluster_blocks; ++block) sum += blocks[block].alive;
   return sum;
 }
+
+namespace {
 
 char* stack_of(const Thread* thread) {
   return stacks + static_cast<size_t>(thread - threads) * kStackBytes;
@@ -202,6 +190,8 @@ void make_progress() {
   }
 }
 
+}  // namespace
+
 // Run another thread, until this one is ready again.
 void reschedule() {
   switches = switches + 1;
@@ -226,43 +216,18 @@ void reschedule() {
   switch_fiber(&self->stack_pointer, next->stack_pointer);
 }
 
-}  // namespace
-
-void block_at(const char* what, int line, uint64_t place) {
+void start_waiting(const char* what, int line, uint64_t place) {
   now->waits_at = what;
   now->line = line;
   now->waits_for = place;
+}
+
+void block_at(const char* what, int line, uint64_t place) {
+  start_waiting(what, line, place);
   reschedule();
 }
 
 namespace {
-
-void open_barrier(Barrier& barrier) {
-  int sum = barrier.sum;
-  ++work.barriers;
-  for (Thread* thread : barrier.waiting) {
-    thread->barrier_sum = sum;
-    set_ready(thread);
-  }
-  barrier.waiting.clear();
-  barrier.arrived = 0;
-  barrier.threads = 0;
-  barrier.sum = 0;
-  idle_rounds = 0;
-}
-
-void open_if_complete(Barrier& barrier) {
-  unsigned needed = barrier.threads ? barrier.threads : blocks[here].alive;
-  if (barrier.arrived > 0 && barrier.arrived >= needed) open_barrier(barrier);
-}
-
-void open_cluster_if_complete() {
-  if (cluster_barrier.arrived == 0 || cluster_barrier.arrived < count_alive()) return;
-  ++cluster_barrier.passed;
-  cluster_barrier.arrived = 0;
-  for (Thread* thread : cluster_barrier.waiting) set_ready(thread);
-  cluster_barrier.waiting.clear();
-}
 
 void fiber_main() {
   thread_body();
@@ -274,9 +239,7 @@ void fiber_main() {
   if (--blocks[here].alive == 0 && async_notes[here] != nullptr) async_notes[here]->check_end();
   warp_alive[warp_of(now)] &= ~(1u << now->lane);
   idle_rounds = 0;
-  open_if_complete(blocks[here].barriers[0]);
-  if (now->cluster_phase > cluster_barrier.passed) --cluster_barrier.arrived;
-  open_cluster_if_complete();
+  leave_barriers();
   reschedule();
   __builtin_unreachable();
 }
@@ -296,77 +259,6 @@ const char* thread_text() {
   static char text[96];
   snprintf(text, sizeof text, "thread (%u, %u, %u)", now->index.x, now->index.y, now->index.z);
   return text;
-}
-
-// "barrier.cluster.arrive", "barrier.cluster.wait": of all threads that have not ended.
-void cluster_arrive(int line) {
-  if (now->cluster_phase != 0) {
-    fail("RuntimeError", "%s arrives again at barrier.cluster, line %d, and has not waited",
-         thread_text(), line);
-  }
-  now->cluster_phase = cluster_barrier.passed + 1;
-  ++cluster_barrier.arrived;
-  open_cluster_if_complete();
-}
-
-void cluster_wait(int line) {
-  if (now->cluster_phase == 0) {
-    fail("RuntimeError", "%s waits at barrier.cluster, line %d, and has not arrived", thread_text(),
-         line);
-  }
-  if (cluster_barrier.passed < now->cluster_phase) {
-    cluster_barrier.waiting.push_back(now);
-    block_at("barrier.cluster.wait", line, 0);
-  }
-  now->cluster_phase = 0;
-}
-
-uint64_t cluster_barriers() { return cluster_barrier.passed; }
-
-void sync_threads(int line) {
-  Barrier& barrier = blocks[here].barriers[0];
-  if (barrier.arrived > 0 && barrier.line != line) {
-    fail("RuntimeError",
-         "threads of block (%u, %u, %u) part at a barrier: %s is at line %d, others are at line %d",
-         block_index.x, block_index.y, block_index.z, thread_text(), line, barrier.line);
-  }
-  barrier.line = line;
-  barrier.waiting.push_back(now);
-  ++barrier.arrived;
-  now->waits_at = "__syncthreads";
-  now->line = line;
-  now->waits_for = 0;
-  open_if_complete(barrier);
-  reschedule();
-}
-
-int sync_threads_count(int predicate, int line) {
-  blocks[here].barriers[0].sum += predicate != 0;
-  sync_threads(line);
-  return now->barrier_sum;
-}
-
-void named_barrier(unsigned number, unsigned wanted, bool waits, int line) {
-  if (number >= kBarriers) fail("RuntimeError", "there is no barrier %u: there are 16", number);
-  if (wanted == 0) wanted = count;
-  if (wanted % kWarp != 0)
-    fail("RuntimeError", "barrier %u is for %u threads: whole warps", number, wanted);
-  Barrier& barrier = blocks[here].barriers[number];
-  if (barrier.arrived > 0 && barrier.threads != wanted) {
-    fail("RuntimeError", "barrier %u is for %u threads, and for %u: line %d", number,
-         barrier.threads, wanted, line);
-  }
-  barrier.threads = wanted;
-  barrier.line = line;
-  ++barrier.arrived;
-  if (waits) {
-    barrier.waiting.push_back(now);
-    now->waits_at = "barrier";
-    now->line = line;
-    now->waits_for = number;
-  }
-  open_if_complete(barrier);
-  if (waits) reschedule();
 }
 
 uint32_t active_mask(int line) {
@@ -419,7 +311,7 @@ __attribute__((destructor)) static void drop_stacks() {
 namespace {
 
 void begin_block(unsigned block, Index index) {
-  blocks[block] = Block{index, count, {}};
+  blocks[block] = Block{index, count};
   delete async_notes[block];
   async_notes[block] = nullptr;
   for (unsigned i = 0; i < count; ++i) {
@@ -448,7 +340,7 @@ void run_cluster(Index first, void (*body)()) {
   converging.clear();
   events.clear();
   idle_rounds = 0;
-  cluster_barrier = ClusterBarrier{};
+  clear_barriers();
   clear_meetings();
   for (unsigned block = 0; block < cluster_blocks; ++block) {
     unsigned x = block % cluster_extent.x, rest = block / cluster_extent.x;
