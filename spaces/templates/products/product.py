@@ -152,8 +152,8 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
 
 def _sums_in_full(block: Any, kind: str, other: str) -> bool:
     """Whether sums begin at zero, and not with a bias, and their products may be as exact as those
-    of tensor cores: of floats of one type, or of bytes that are widened to int32 each, or, floats of
-    8 bits, to the type of the sums."""
+    of tensor cores: of floats of one type, or of bytes that are widened to int32 each; floats of 8
+    bits to the type of the sums."""
     from tvm.tirx import Cast, FloatImm, IntImm
 
     first, sums = getattr(block.init, "value", None), str(block.body.buffer.dtype)

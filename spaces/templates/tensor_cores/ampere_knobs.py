@@ -44,8 +44,9 @@ _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
 _APART_REGISTERS = 32
 """Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
-_WIDENED_REGISTERS = 8
-"""Of a thread that makes halves of factors: what it loaded."""
+_WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
+"""Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
+cores: those of instructions under way, of which the compiler has many at once."""
 _WARP_RATE = 0.63
 """The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
@@ -119,6 +120,8 @@ class AmpereTile:
             factors = 2 * factors + _APART_REGISTERS
         elif self.element is WIDENED:
             factors = 2 * factors + _WIDENED_REGISTERS
+        elif self.element.apart:
+            factors = factors + _ROUGH_REGISTERS
         return self.sums + factors + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:

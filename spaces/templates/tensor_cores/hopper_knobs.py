@@ -100,9 +100,9 @@ class HopperTile:
         found = instructions * np.maximum(each, reading)
         if not self.element.apart:
             return found
-        # A warpgroup that adds sums to others multiplies nothing; another may.
-        added = self.sums * WARPGROUP * self.depth / self.element.apart
-        return found * (1 + 1 / self.consumers) / 2 + self.consumers * added / ISSUED
+        # While a warpgroup waits for sums and adds them, others multiply.
+        added = self.sums * WARPGROUP / ISSUED * self.depth / self.element.apart
+        return np.maximum(found, found / self.consumers + added)
 
 
 def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]:

@@ -1,31 +1,33 @@
-"""Products of floats of 8 bits: as halves, which hold each of them, or as they are (PTX ISA, "Matrix
-Fragments for mma.m16n8k16", "m16n8k32", "cvt").
+"""Products of floats of 8 bits: as halves, which hold each of them, or as they are (PTX ISA,
+"Matrix Fragments for mma.m16n8k16", "m16n8k32", "cvt").
 
 Instructions on 8 bits add up in fewer bits than float32 has. It is assumed that one cuts each of
 its 32 products and the sum before at 2**-13 of the largest of these, where a product counts as its
-factors' exponents say, and their sum to 13 bits behind the first; of Hopper about 14 bits are known
+factors' exponents say, and their sum to 13 bits behind the first. Of Hopper about 14 bits are known
 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, 3.3.2), of Ada 13 (Zhang et al.,
-"SageAttention2", arXiv 2411.10958). What `spaces.check.error_bounds` allows a sum of K terms t,
-with Q = sum(t**2), is at least
+"SageAttention2", arXiv 2411.10958).
+
+What `spaces.check.error_bounds` allows a sum of K terms t, with Q = sum(t**2), is at least
 
     1.8 eps * sqrt(K * Q).
 
-A single instruction so misses what float32 is allowed, eps = 2**-23, however often sums are taken
-out. Nor is it within float16's bounds: with eps = 2**-10 one of 32 terms is allowed 10.2 eps *
-sqrt(Q) and may lose 34. For a factor below the smallest normal number counts as that, so that the
-largest product counts 8 times as large as it is at most:
+A product counts 8 times as large as it is at most, since a factor below the smallest normal number
+counts as that. So one instruction of 32 terms that begins from zero loses at most
 
-    32 * 2**-13 * 8 + 2**-13 * sqrt(32)    times sqrt(Q)
+    (32 * 8 + sqrt(32)) * 2**-13    times sqrt(Q),
 
-Of bfloat16, eps = 2**-7, these are 4.1 eps of 10.2. Of four instructions in a row, whose sums before
-are at most sqrt(32 * n * Q), n of them,
+and of four in a row, whose sums before are at most sqrt(32 * n * Q) after n of them, all
 
-    33 * 2**-13 * (8 + 8 + 8 + 9.8) + 2**-13 * (5.7 + 8 + 9.8 + 11.3)    times sqrt(Q)
+    (33 * (8 + 8 + 8 + 9.8) + 5.7 + 8 + 9.8 + 11.3) * 2**-13    times sqrt(Q).
 
-are 18.0 eps, and 20.5 are allowed; of five more than are allowed. Bounds of more terms grow as
-those of what is lost at most, sqrt(K). So only sums in bfloat16 are left to these instructions, and
-each begins from zero: every one of a warp, and each fourth of a warpgroup. All others are products
-of halves, summed as those are.
+Sums in bfloat16, with eps = 2**-7, are allowed 10.2 eps after 32 terms and may lose 4.1; after 128
+they are allowed 20.5 eps and may lose 18.0; of more they may lose too much. What longer sums may
+lose grows as what they are allowed, as sqrt(K), where sums leave the tensor cores after so many
+terms. Sums in float16, with eps = 2**-10, may lose 33 eps after 32 terms, and in float32 more:
+however often sums leave the tensor cores, that is too much.
+
+So only sums in bfloat16 are left to these instructions, and begin from zero: each of a warp, and
+each fourth of a warpgroup. All others are products of halves, summed as those are.
 """
 
 from __future__ import annotations
