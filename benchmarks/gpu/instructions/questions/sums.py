@@ -169,9 +169,10 @@ def _of_warpgroup(form: Wgmma, factors: Format, dtype: type[Any]) -> Question:
         a, b = left.read(inputs[0], kind), right.read(inputs[1], kind)
         start, got = (gather(held, 8, single).view(np.uint32) for held in (inputs[2], outputs[0]))
         rows = np.s_[::4]
-        both = np.ascontiguousarray(a[rows]).view(bits), np.ascontiguousarray(b.T).view(bits)
+        left_bits = np.ascontiguousarray(a[rows]).view(bits)[None]
+        right_bits = np.ascontiguousarray(b.T).view(bits)[None]
         held = (start[rows][None], got[rows][None])
-        return fit(*(each[None] for each in both), *held, factors=factors)
+        return fit(left_bits, right_bits, *held, factors=factors)
 
     return Question(
         f"how {name} rounds its sums",
