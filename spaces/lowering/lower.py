@@ -30,6 +30,7 @@ from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     broadcast_infinities,
+    cast_in_products,
     move_biases_into_batch_norms,
     multiply_powers,
 )
@@ -85,7 +86,7 @@ def lower(module: Any, target: Any) -> Any:
         without_packed, packed = hold_packed(module)
         prepared = _prepare(without_packed)
         if not row.on_host:
-            prepared = sort_last_axes(prepared)
+            prepared = cast_in_products(sort_last_axes(prepared))
         if row.graph_pass:
             prepared = _tidy(load(row.graph_pass)(prepared, target))
         gains = load(row.layouts)(target)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from spaces.ir import tvm_compat
+from spaces.ir.byte_floats import SATURATING
+from spaces.ir.element_types import is_float
 from spaces.lowering.relax_rewrite import constant, rank, with_graphs, with_weighted_calls
+
+_MOVES = ("relax.permute_dims", "relax.reshape", "relax.expand_dims", "relax.squeeze")
+"""Operators that leave numbers as they are."""
 
 
 def move_biases_into_batch_norms(module: Any) -> Any:
@@ -99,6 +105,51 @@ def broadcast_infinities(module: Any) -> Any:
         return relax.op.broadcast_to(constant, shape)
 
     return with_weighted_calls(module, "relax.full", broadcast)
+
+
+def cast_in_products(module: Any) -> Any:
+    """Have products cast floats of 8 bits by themselves, where all that is done to a cast one is to
+    move its dimensions: then fewer bytes are read, and tensor cores may multiply these."""
+    from tvm.relax.analysis import get_var2val
+    from tvm.relax.dpl import is_op, rewrite_call, wildcard
+
+    factors = wildcard(), wildcard()
+
+    def cast_inside(graph: Any) -> Any:
+        values = get_var2val(graph)
+
+        def change(call: Any, found: Any) -> Any:
+            from tvm import relax
+
+            if tvm_compat.operator_name(call) != "relax.matmul":
+                return call  # a variable bound to one
+            operands = [found[factor] for factor in factors]
+            kinds, gives = {str(o.ty.dtype) for o in operands}, str(call.ty.dtype)
+            narrow = [_before_cast(operand, values) for operand in operands]
+            if None in narrow or len(kinds) > 1 or not ({gives} == kinds or gives == "float32"):
+                return call
+            return relax.op.matmul(*narrow, out_dtype=gives)
+
+        return rewrite_call(is_op("relax.matmul")(*factors), change, graph)
+
+    return with_graphs(module, cast_inside)
+
+
+def _before_cast(operand: Any, values: Mapping[Any, Any]) -> Any | None:
+    """A tensor of floats of 8 bits that an operand is, cast and moved; None of another."""
+    from tvm import relax
+
+    value = values.get(operand, operand)
+    name = tvm_compat.operator_name(value)
+    if name == "relax.astype":
+        source = value.args[0]
+        return (
+            source if str(source.ty.dtype) in SATURATING and is_float(str(value.ty.dtype)) else None
+        )
+    if name not in _MOVES:
+        return None
+    inner = _before_cast(value.args[0], values)
+    return None if inner is None else relax.Call(value.op, [inner, *value.args[1:]], value.attrs)
 
 
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:
