@@ -84,9 +84,11 @@ def lower(module: Any, target: Any) -> Any:
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
         without_packed, packed = hold_packed(module)
+        if not row.on_host:
+            without_packed = cast_in_products(without_packed, target)
         prepared = _prepare(without_packed)
         if not row.on_host:
-            prepared = cast_in_products(sort_last_axes(prepared))
+            prepared = sort_last_axes(prepared)
         if row.graph_pass:
             prepared = _tidy(load(row.graph_pass)(prepared, target))
         gains = load(row.layouts)(target)

@@ -12,7 +12,8 @@ What `spaces.check.error_bounds` allows a sum of K terms t, with Q = sum(t**2), 
     1.8 eps * sqrt(K * Q).
 
 A product counts 8 times as large as it is at most, since a factor below the smallest normal number
-counts as that; of two such factors it counts so little that nothing is lost. So one instruction of 32 terms that begins from zero loses at most
+counts as that; where both factors are that small nothing is lost. So one instruction of 32 terms
+that begins from zero loses at most
 
     (32 * 8 + sqrt(32)) * 2**-13    times sqrt(Q),
 
