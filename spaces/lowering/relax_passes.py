@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,17 +132,23 @@ def cast_in_products(module: Any, target: Any) -> Any:
             if tvm_compat.operator_name(call) != "relax.matmul":
                 return call
             gives, kinds = str(call.ty.dtype), {str(factor.ty.dtype) for factor in call.args}
-            found = [_find_factor(factor, self._value) for factor in call.args]
-            if found[0] is None or found[1] is None or (kinds - {gives} and gives != _WIDE):
+            if kinds - {gives} and gives != _WIDE:
                 return call
-            scales = [factor.scale for factor in found if factor.scale is not None]
-            if any(not _spreads(factor, place, call) for place, factor in enumerate(found)):
+            sought = (_find_factor(factor, self._value) for factor in call.args)
+            found = [factor for factor in sought if factor is not None]
+            if len(found) < len(call.args):
                 return call
-            emit = self.builder_.emit
+            scaled = [
+                (i, self._move(f.scale, f.turns))
+                for i, f in enumerate(found)
+                if f.scale is not None
+            ]
+            if not all(_spreads(scale, place, call) for place, scale in scaled):
+                return call
             tensors = [self._narrow(factor) for factor in found]
             product = relax.op.matmul(*tensors, out_dtype=gives)
-            for scale in scales:
-                product = relax.op.multiply(emit(product), scale)
+            for _, scale in scaled:
+                product = relax.op.multiply(self.builder_.emit(product), scale)
             return product
 
         def _value(self, expression: Any) -> Any:
@@ -160,8 +166,13 @@ def cast_in_products(module: Any, target: Any) -> Any:
 
                 name = {"primfunc_name_hint": "numbers"}
                 tensor = self.builder_.emit_te(topi.reinterpret, tensor, factor.kind, **name)
-            for move in reversed(factor.moves):
-                tensor = self.builder_.emit(_moved(move, tensor))
+            return self._move(tensor, factor.moves)
+
+        def _move(self, tensor: Any, moves: Sequence[Any]) -> Any:
+            """A tensor moved as another was by calls, of which the last one comes first."""
+            for move in reversed(moves):
+                call = relax.Call(move.op, [tensor, *move.args[1:]], move.attrs)
+                tensor = self.builder_.emit(call)
             return tensor
 
     caster = Caster(module)
@@ -180,13 +191,14 @@ class _Factor:
     Attributes:
         codes: its floats of 8 bits, or their codes; `kind` is their type.
         moves: calls that moved them, the last one first.
-        scale: what it is multiplied by, in the order of dimensions of the factor.
+        scale: what it is multiplied by; `turns` are the moves that came after that.
     """
 
     codes: Any
     kind: str
-    moves: tuple[Any, ...] = ()
-    scale: Any = None
+    moves: tuple[Any, ...]
+    scale: Any
+    turns: tuple[Any, ...]
 
 
 def _find_factor(factor: Any, value_of: Callable[[Any], Any]) -> _Factor | None:
@@ -196,7 +208,7 @@ def _find_factor(factor: Any, value_of: Callable[[Any], Any]) -> _Factor | None:
         value_of: gives what a variable is bound to.
     """
     moves: list[Any] = []
-    scale = None
+    scale, turns = None, tuple[Any, ...]()
     while True:
         value = value_of(factor)
         name = tvm_compat.operator_name(value)
@@ -204,10 +216,13 @@ def _find_factor(factor: Any, value_of: Callable[[Any], Any]) -> _Factor | None:
             moves.append(value)
         elif name == "relax.multiply" and scale is None and str(value.ty.dtype) == _WIDE:
             scale = value.args[1]
-            if moves and not _is_one(scale):
-                return None
+            if not _is_one(scale):
+                turns = (*moves,)
+                turned = {tvm_compat.operator_name(move) for move in moves}
+                if turned - {_MOVES[0]} or (turned and rank(scale) != rank(value)):
+                    return None
         elif (codes := _find_codes(value, value_of)) is not None:
-            return _Factor(*codes, tuple(moves), scale)
+            return _Factor(*codes, tuple(moves), scale, turns)
         else:
             return None
         factor = value.args[0]
@@ -236,18 +251,16 @@ def _find_codes(value: Any, value_of: Callable[[Any], Any]) -> tuple[Any, str] |
     return None
 
 
-def _spreads(factor: _Factor, place: int, call: Any) -> bool:
+def _spreads(scale: Any, place: int, call: Any) -> bool:
     """Whether a product may be scaled in the place of a factor: nothing of it is summed over.
 
     Args:
         place: of the factor, 0 or 1.
     """
-    if factor.scale is None:
-        return True
-    dims, result = tvm_compat.tensor_dims(factor.scale), tvm_compat.tensor_dims(call)
+    dims, result = tvm_compat.tensor_dims(scale), tvm_compat.tensor_dims(call)
     if dims is None or result is None or len(dims) > len(result):
         return False
-    if _is_one(factor.scale):
+    if _is_one(scale):
         return True
     summed = dims[-1:] if place == 0 else dims[-2:-1]
     whole = len(dims) > 1 or place == 1
@@ -258,13 +271,6 @@ def _is_one(tensor: Any) -> bool:
     """Whether a tensor has one element."""
     dims = tvm_compat.tensor_dims(tensor)
     return dims is not None and all(tvm_compat.as_int(size) == 1 for size in dims)
-
-
-def _moved(move: Any, tensor: Any) -> Any:
-    """The same move of another tensor."""
-    from tvm import relax
-
-    return relax.Call(move.op, [tensor, *move.args[1:]], move.attrs)
 
 
 def _rewritten(module: Any, pattern: Any, rewrite: Any) -> Any:

@@ -155,6 +155,7 @@ def imported(proto: Any) -> Any:
         (E4M3, None, False, True),
         (E4M3, 1, False, True),
         (E5M2, None, True, True),
+        (E4M3, 0, True, True),
         (E4M3, None, False, False),
     ],
 )
