@@ -201,7 +201,6 @@ class _Writer:
         part = self._grid.place(number)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
-        left = 0 if tile.element.apart else 1  # stages whose products are under way
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -211,11 +210,13 @@ class _Writer:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
             if tile.element.apart:
                 self._multiply_apart(consumer, stage, sums, words)
+                with T.If(thread % WARPGROUP == 0), T.Then():
+                    self._free(count)
             else:
                 self._multiply(consumer, stage, sums, words)
                 T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
-            with T.If(T.And(thread % WARPGROUP == 0, step >= left)), T.Then():
-                self._free(count - left)
+                with T.If(T.And(thread % WARPGROUP == 0, step > 0)), T.Then():
+                    self._free(count - 1)
         if not tile.element.apart:
             wait_for_sums(T, sums)
             with T.If(thread % WARPGROUP == 0), T.Then():
