@@ -30,6 +30,7 @@ from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     broadcast_infinities,
+    cast_in_products,
     move_biases_into_batch_norms,
     multiply_powers,
 )
@@ -83,6 +84,8 @@ def lower(module: Any, target: Any) -> Any:
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
     with target, PassContext(opt_level=3):
         without_packed, packed = hold_packed(module)
+        if not row.on_host:
+            without_packed = cast_in_products(without_packed, target)
         prepared = _prepare(without_packed)
         if not row.on_host:
             prepared = sort_last_axes(prepared)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.byte_floats import with_exact_conversions
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.idle_steps import without_idle_steps
@@ -21,7 +22,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 2
+VERSION = 3
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -38,6 +39,7 @@ def without_aliases(function: Any) -> Any:
 
 CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     without_aliases,
+    with_exact_conversions,
     for_positive_sizes,
     with_prefetches,
     with_tile_sums,

@@ -134,6 +134,11 @@ FORMS = (
         3,
     ),
     form(
+        r"cvt\.rn\.f16x2\.(?P<kind>e4m3|e5m2)x2",
+        lambda found, o: set_to(o[0], f"emu::halves_of<emu::{found['kind'].capitalize()}>({o[1]})"),
+        2,
+    ),
+    form(
         r"cvt\.rn\.(?P<kind>f16|bf16)\.f32",
         lambda found, o: set_to(o[0], f"{_NARROW[found['kind']]}::narrowed({o[1]})"),
         2,

@@ -25,6 +25,7 @@ from spaces.templates.tensor_cores.tile import (
     SPLITS,
     STAGES,
     SWAP,
+    WIDENED,
     Element,
     count_places,
     count_stage_bytes,
@@ -43,11 +44,15 @@ _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
 _APART_REGISTERS = 32
 """Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
+_WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
+"""Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
+cores: those of instructions under way, of which the compiler has many at once."""
 _WARP_RATE = 0.63
 """The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
-_SPLIT_ISSUES = 6.0
-"""Instructions of a thread for an element in single precision that it takes apart."""
+_SPLIT_ISSUES, _WIDEN_ISSUES = 6.0, 0.5
+"""Instructions of a thread for an element in single precision that it takes apart, and for one of 8
+bits that it makes a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,10 @@ class AmpereTile:
         factors = 4 * self.row_parts + 2 * _PAIR
         if self.element is SINGLES:
             factors = 2 * factors + _APART_REGISTERS
+        elif self.element is WIDENED:
+            factors = 2 * factors + _WIDENED_REGISTERS
+        elif self.element.apart:
+            factors = factors + _ROUGH_REGISTERS
         return self.sums + factors + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
@@ -128,10 +137,12 @@ class AmpereTile:
         warps = self.row_warps * self.column_warps
         own = (ROWS * self.row_parts + self.warp_columns) * self.depth
         found = np.maximum(multiplying, warps * own * element.bytes / SHARED_BYTES)
-        if element is not SINGLES:
-            return found
-        added = ROWS * self.row_parts * self.warp_columns * self.depth / element.terms
-        return np.maximum(found, warps * (own * _SPLIT_ISSUES + added) / ISSUED)
+        issued: Any = 0.0
+        if element in (SINGLES, WIDENED):
+            issued = own * (_SPLIT_ISSUES if element is SINGLES else _WIDEN_ISSUES)
+        if element is SINGLES or element.apart:
+            issued = issued + ROWS * self.row_parts * self.warp_columns * self.depth / element.terms
+        return np.maximum(found, warps * issued / ISSUED)
 
 
 def choices_of(product: Product) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,16 @@ from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS
 from spaces.templates.tensor_cores.hopper import write_hopper_product
-from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, Element, element_of
+from spaces.templates.tensor_cores.tile import (
+    BYTES,
+    HALVES,
+    ROUGH_OF_WARPGROUPS,
+    ROUGH_OF_WARPS,
+    SINGLES,
+    WIDENED,
+    Element,
+    element_of,
+)
 from tuner.task import Instance
 
 
@@ -50,6 +59,18 @@ _BYTES = (
     _of_hopper("kernel:hopper-int8-product-2", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
+_WIDENED = _of_ampere("kernel:ada-fp8-as-f16-product-1", WIDENED)
+_ROUGH = (
+    _of_ampere("kernel:ada-fp8-product-1", ROUGH_OF_WARPS),
+    _of_hopper("kernel:hopper-fp8-product-1", ROUGH_OF_WARPGROUPS),
+)
+_CONVERTING = 89
+"""The first architecture with conversions of floats of 8 bits (PTX ISA, "cvt")."""
+_MULTIPLYING = (89, 120)
+"""Those whose single warps multiply them as they are: for others the compiler makes halves of them,
+for each product again."""
+_ROUGH_SUMS = "bfloat16"
+"""Sums that such products are exact enough for."""
 
 
 def list_families(
@@ -64,7 +85,22 @@ def list_families(
         return [_SINGLES]
     if element is BYTES:
         return [_BYTES[is_hopper and not any(product.turned)]]
+    if element is WIDENED:
+        return _find_of_byte_floats(gpu, product)
     return [_HALVES[is_hopper]]
+
+
+def _find_of_byte_floats(gpu: Gpu, product: Product) -> list[ProductFamily]:
+    """The family of floats of 8 bits, see
+    `spaces.templates.tensor_cores.elements.byte_float_fragments`."""
+    if gpu.architecture < _CONVERTING:
+        return []
+    if product.sums == _ROUGH_SUMS:
+        if gpu.architecture in _MULTIPLYING:
+            return [_ROUGH[0]]
+        if gpu.architecture == HOPPER and not any(product.turned):
+            return [_ROUGH[1]]
+    return [_WIDENED]
 
 
 def _is_taken(product: Product) -> bool:

@@ -221,12 +221,17 @@ class _Writer:
             if _COPIED in self._ways:
                 # Copies of threads are seen by warpgroups' products behind such a fence alone.
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
-            self._multiply(consumer, stage, sums, words)
-            T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
-            with T.If(step > 0), T.Then():
-                self._free(thread, count - 1)
-        wait_for_sums(T, sums)
-        self._free(thread, turn * self._steps + self._steps - 1)
+            if tile.element.apart:
+                self._multiply_apart(consumer, stage, sums, words)
+                self._free(thread, count)
+            else:
+                self._multiply(consumer, stage, sums, words)
+                T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
+                with T.If(step > 0), T.Then():
+                    self._free(thread, count - 1)
+        if not tile.element.apart:
+            wait_for_sums(T, sums)
+            self._free(thread, turn * self._steps + self._steps - 1)
         self._store(thread, consumer, part, sums)
 
     def _store(self, thread: Any, consumer: Any, own: Part, sums: Any) -> None:
@@ -255,29 +260,58 @@ class _Writer:
 
     def _multiply(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
         """The instructions of one stage, for all rows of a consumer."""
+        self._describe(consumer, stage, words)
+        self._begin_products(sums, words, (0, self._tile.depth), adds=True)
+
+    def _multiply_apart(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
+        """The same where sums leave the tensor cores after some terms."""
+        T, tile = self._t, self._tile
+        self._describe(consumer, stage, words)
+        own = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
+        for first in range(0, tile.depth, tile.element.apart):
+            terms = (first, first + tile.element.apart)
+            self._begin_products(own, words, terms, adds=False)
+            wait_for_sums(T, own)
+            with T.unroll(tile.sums) as i:
+                T.buffer_store(sums, sums[i] + own[i], [i])
+
+    def _describe(self, consumer: Any, stage: Any, words: Sequence[Any]) -> None:
+        """Matrix descriptors of the rows of a consumer, and of all columns."""
+        tile = self._tile
+        firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
+        for side, word, first in zip(self._sides, words, firsts, strict=True):
+            describe_matrix(self._t, side, word, stage, first)
+
+    def _begin_products(
+        self, sums: Any, words: Sequence[Any], terms: tuple[int, int], *, adds: bool
+    ) -> None:
+        """Begin the instructions of some terms of a stage.
+
+        Args:
+            adds: whether the first ones add to the sums; else these begin from zero.
+        """
         T, tile = self._t, self._tile
         multiply, flags = self._find_instruction()
         each = tile.columns // 2
-        firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
-        for side, word, first in zip(self._sides, words, firsts, strict=True):
-            describe_matrix(T, side, word, stage, first)
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
-            for term in range(0, tile.depth, tile.element.terms):
+            for term in range(*terms, tile.element.terms):
                 a = words[0][0] + T.uint64(self._a.describe(part * ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
-                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), *flags))
+                before = T.ptx.pred(int(adds or term > terms[0]))
+                T.evaluate(multiply(*own, a, b, before, *flags))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
 
     def _find_instruction(self) -> tuple[Any, tuple[int, ...]]:
         """What multiplies, and its last operands: signs, and whether operands are turned, which
-        those of bytes may not be."""
+        those of 8 bits may not be."""
         element, sources = self._tile.element, [side.source for side in self._sides]
         kinds = ".".join(element.names[source.kind] for source in sources)
         shape = f"m64n{self._tile.columns}k{element.terms}"
         name = f"wgmma.mma_async.sync.aligned.{shape}"
         if element is BYTES:
             return self._t.ptx[f"{name}.s32.{kinds}"], ()
-        flags = (1, 1, *(int(source.turned) for source in sources))
+        turned = [int(source.turned) for source in sources]
+        flags = (1, 1, *(turned if element.bytes > 1 else ()))
         return self._t.ptx[f"{name}.f32.{kinds}"], flags

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
+from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import count_left_bytes
 from spaces.templates.tensor_cores.tile import (
@@ -100,7 +100,7 @@ class HopperTile:
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate. The compiler honours `setmaxnreg`, with which a block takes all
         there are, only where it has about that many sums."""
-        return self.sums + _OTHER_REGISTERS
+        return self.sums * (2 if self.element.apart else 1) + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
         """See `Tile`. Small instructions take as long as their operands are read."""
@@ -108,7 +108,12 @@ class HopperTile:
         instructions = self.consumers * self.parts * self.depth / terms
         each = 2 * ROWS * self.columns * terms / (gpu.count_tensor_operations(8 * item) * rate)
         reading = (ROWS + self.columns) * terms * item / SHARED_BYTES
-        return instructions * np.maximum(each, reading)
+        found = instructions * np.maximum(each, reading)
+        if not self.element.apart:
+            return found
+        # While a warpgroup waits for sums and adds them, others multiply.
+        added = self.sums * WARPGROUP / ISSUED * self.depth / self.element.apart
+        return np.maximum(found, found / self.consumers + added)
 
 
 def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]:

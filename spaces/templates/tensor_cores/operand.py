@@ -12,7 +12,6 @@ from spaces.templates.products.source import Source
 from spaces.templates.tensor_cores.cluster import Share
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
-    BYTES,
     HELD,
     HELD_OF_WINDOWS,
     LINE_BYTES,
@@ -219,7 +218,7 @@ class Operand:
         """
         if self.source.turned and self._element is SINGLES:
             return line % 4 * 2
-        if self.source.turned and self._element is BYTES:
+        if self.source.turned and self._element.bytes == 1:
             pair = line // 4 % 4
             return pair if units == LINE_BYTES // UNIT // 2 else pair * 2 + line % 2
         return line % (LINE_BYTES // UNIT)

@@ -10,7 +10,15 @@ from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
 from tests.spaces.emulation.product_samples import drawn, sample
 from tests.spaces.emulation.samples import Sample, wrong
-from tests.spaces.templates.tensor_cores.products import HOPPER, PROGRAMS, Sizes, task_for
+from tests.spaces.templates.tensor_cores.byte_float_products import ROUGH
+from tests.spaces.templates.tensor_cores.byte_products import PROGRAMS as BYTES
+from tests.spaces.templates.tensor_cores.products import (
+    HOPPER,
+    PROGRAMS,
+    Programs,
+    Sizes,
+    task_with,
+)
 
 pytestmark = pytest.mark.tvm
 CLUSTERS = ((2, 1), (1, 2), (2, 2))
@@ -26,7 +34,8 @@ _KNOBS = {
     "persistent": 0,
     "bulk_stores": 0,
 }
-_WAYS: tuple[tuple[str, Knobs], ...] = (
+Ways = tuple[tuple[str, Knobs], ...]
+_WAYS: Ways = (
     ("NT", {}),
     ("TT", {"consumers": 2}),
     ("batched NN", {"group": 1}),
@@ -36,28 +45,42 @@ _WAYS: tuple[tuple[str, Knobs], ...] = (
     ("tokens", {"bulk_stores": 1, "persistent": 1}),
 )
 """Programs, whose sizes these clusters' tiles do not divide, each with other knobs."""
+_ROUGH_WAYS: Ways = (
+    ("NT", {"depth": 128, "splits": 2, "parts": 2}),
+    ("tokens", {"depth": 256, "consumers": 2}),
+    ("requantized", {"depth": 128, "bulk_stores": 1, "persistent": 1}),
+    ("open rows", {"depth": 256, "swap": 1, "persistent": 1, "columns": 32}),
+)
+"""The same of floats of 8 bits, whose sums leave the tensor cores within a stage."""
 
 
 def _with_cluster(blocks: tuple[int, int], other: Knobs) -> Knobs:
     return _KNOBS | {"a_blocks": blocks[0], "b_blocks": blocks[1]} | dict(other)
 
 
-def _is_feasible(name: str, sizes: Sizes, knobs: Knobs) -> bool:
-    template, *_ = templates_of(task_for(name, sizes))
+def _is_feasible(name: str, sizes: Sizes, knobs: Knobs, programs: Programs = PROGRAMS) -> bool:
+    template, *_ = templates_of(task_with(programs[name][0], sizes, HOPPER))
     columns = {knob: np.array([value]) for knob, value in knobs.items()}
     return bool(np.isfinite(template.costs_s(columns)).all())
 
 
-def _write(name: str, sizes: Sizes, knobs: Knobs) -> Sample:
-    assert _is_feasible(name, sizes, knobs)
-    return sample(HOPPER, name, sizes, knobs)
+def _write(name: str, sizes: Sizes, knobs: Knobs, programs: Programs = PROGRAMS) -> Sample:
+    assert _is_feasible(name, sizes, knobs, programs)
+    return sample(HOPPER, name, sizes, knobs, programs)
 
 
+@pytest.mark.parametrize(
+    ("programs", "ways"),
+    [(PROGRAMS, _WAYS), (ROUGH, _ROUGH_WAYS)],
+    ids=["halves", "floats of 8 bits"],
+)
 @pytest.mark.parametrize("blocks", CLUSTERS)
-def test_products_are_right_where_clusters_have_tiles_left_over(blocks: tuple[int, int]) -> None:
+def test_products_are_right_where_clusters_have_tiles_left_over(
+    blocks: tuple[int, int], programs: Programs, ways: Ways
+) -> None:
     """Of open rows there are one, none, and more."""
-    known = [(name, PROGRAMS[name][1][-1], _with_cluster(blocks, other)) for name, other in _WAYS]
-    assert wrong(_write(*each) for each in known) == {}
+    known = [(name, programs[name][1][-1], _with_cluster(blocks, other)) for name, other in ways]
+    assert wrong(_write(*each, programs) for each in known) == {}
 
 
 @pytest.mark.parametrize("blocks", CLUSTERS)
@@ -79,11 +102,14 @@ def test_only_what_tensor_maps_copy_is_shared(swap: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_random_settings_in_clusters_are_right() -> None:
-    settings = [each for each in drawn(HOPPER, 200) if _is_clustered(each)]
-    assert len(settings) > 50
+@pytest.mark.parametrize(
+    "programs", [PROGRAMS, BYTES, ROUGH], ids=["halves", "bytes", "floats of 8 bits"]
+)
+def test_random_settings_in_clusters_are_right(programs: Programs) -> None:
+    settings = [each for each in drawn(HOPPER, 200, programs) if _is_clustered(each)]
+    assert len(settings) > 40
     assert wrong(settings) == {}
 
 
 def _is_clustered(each: Sample) -> bool:
-    return dict(each.values)["a_blocks"] * dict(each.values)["b_blocks"] > 1
+    return any(dict(each.values).get(knob, 1) > 1 for knob in ("a_blocks", "b_blocks"))

@@ -20,6 +20,7 @@ from tests.spaces.emulation import (
 )
 from tests.spaces.emulation.samples import AMPERE, OLD, Sample, rare, wrong
 from tests.spaces.templates.tensor_cores import (
+    byte_float_products,
     byte_products,
     convolutions,
     products,
@@ -44,6 +45,9 @@ _PRODUCTS = {
     "hopper bytes": (products.HOPPER, byte_products.PROGRAMS),
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
+    "floats of 8 bits": (byte_float_products.ADA, byte_float_products.PROGRAMS),
+    "ada rough": (byte_float_products.ADA, byte_float_products.ROUGH),
+    "hopper rough": (products.HOPPER, byte_float_products.ROUGH),
 }
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""

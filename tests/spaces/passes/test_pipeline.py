@@ -77,6 +77,14 @@ def fives() -> Any:
     return te.create_prim_func([made]).without_attr(tvm_compat.NO_ALIAS)
 
 
+def bytes_as_floats() -> Any:
+    from tvm import te
+
+    x = te.placeholder((40, 70), "float8_e4m3fn", name="x")
+    real = te.compute(x.shape, lambda *at: x[at].astype("float32"), name="real")
+    return te.create_prim_func([x, real], index_dtype_override="int64")
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -84,6 +92,7 @@ PROGRAMS = {
     "open_product": open_product,
     "convolution": convolution,
     "fives": fives,
+    "bytes_as_floats": bytes_as_floats,
 }
 
 

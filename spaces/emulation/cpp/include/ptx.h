@@ -4,6 +4,7 @@
 
 #include "../async.hpp"
 #include "../matrices.hpp"
+#include "byte_float.h"
 
 namespace emu::ptx {
 
