@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.accesses import find_written
+from spaces.ir.byte_floats import SATURATING
 from spaces.ir.element_types import is_float, limits_of, numpy_dtype
 
 Array = npt.NDArray[Any]
@@ -158,6 +159,9 @@ def _floats(
     if values.outliers and float(limits_of(arg.dtype).max) > _OUTLIER_TYPES:
         signs = [_OUTLIER if i % 2 or arg.positive else -_OUTLIER for i in range(_OUTLIERS)]
         _place(drawn, signs, random)
+    if arg.dtype in SATURATING:  # of which one has no infinity, and the other little room before it
+        most = float(limits_of(arg.dtype).max)
+        drawn = drawn.clip(-most, most)
     return drawn.astype(numpy_dtype(arg.dtype))
 
 

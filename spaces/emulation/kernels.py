@@ -16,7 +16,8 @@ from spaces.emulation.assembly import without_assembly
 from spaces.emulation.charges import charge
 
 _KERNEL = re.compile(
-    r"__global__\s+void\s+(?:__(?:launch_bounds|maxnreg)__\((?P<most>[^)]*)\)\s*)*"
+    r"__global__\s+void\s+(?:__launch_bounds__\((?P<most>[^)]*)\)\s*|__maxnreg__\([^)]*\)\s*|"
+    r"__cluster_dims__\((?P<cluster>[^)]*)\)\s*)*"
     r"(?P<name>\w+)\s*\("
 )
 _SHARED = re.compile(
@@ -59,6 +60,7 @@ class SharedArray:
 class _Kernel:
     name: str
     most_threads: int
+    cluster: tuple[int, ...]
     arrays: list[SharedArray] = field(default_factory=list)
 
 
@@ -115,7 +117,8 @@ def _kernels(source: str) -> Iterator[_Kernel]:
         if found["name"] not in known:
             known.add(found["name"])
             most = (found["most"] or "0").split(",")[0].strip()
-            yield _Kernel(found["name"], int(most))
+            cluster = [int(size) for size in (found["cluster"] or "1").split(",")]
+            yield _Kernel(found["name"], int(most), (*cluster, 1, 1)[:3])
 
 
 def _declare(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> str:
@@ -168,5 +171,6 @@ def _export(kernel: _Kernel) -> str:
         f"static constexpr auto {name}_layout = "
         f"emu::laid_out(std::array<emu::Array, {count}>{{{arrays}}});\n"
         f"static size_t {name}_place(int i) {{ return {name}_layout.places[i]; }}\n"
-        f"EMU_KERNEL({name}, {kernel.most_threads}, {name}_layout.bytes, {name}_layout.zones)"
+        f"EMU_KERNEL({name}, {kernel.most_threads}, {name}_layout.bytes, {name}_layout.zones, "
+        f"{', '.join(map(str, kernel.cluster))})"
     )

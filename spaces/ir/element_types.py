@@ -36,7 +36,7 @@ def is_small_float(dtype: str) -> bool:
 def limits_of(dtype: str) -> Any:
     """The `numpy.finfo` of a float type, also of the small ones."""
     kind = numpy_dtype(dtype)
-    if kind.kind == "f":
+    if kind.isbuiltin == 1:
         return np.finfo(kind)
     import ml_dtypes
 

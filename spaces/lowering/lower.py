@@ -29,6 +29,7 @@ from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     broadcast_infinities,
+    cast_in_products,
     move_biases_into_batch_norms,
     multiply_powers,
 )
@@ -89,6 +90,8 @@ def lower(module: Any, target: Any) -> Any:
         if row.packs_weights and multiplies_bytes(target):
             module = round_rows(module)
         without_packed, packed = hold_packed(module, "packed_weight")
+        if not row.on_host:
+            without_packed = cast_in_products(without_packed, target)
         prepared = infer(without_packed)
         if not row.on_host:
             prepared = sort_last_axes(prepared)

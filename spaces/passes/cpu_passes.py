@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.ir.byte_floats import with_exact_conversions
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.idle_steps import without_idle_steps
@@ -40,6 +41,7 @@ def without_aliases(function: Any) -> Any:
 CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     without_aliases,
     without_padding_tests,
+    with_exact_conversions,
     for_positive_sizes,
     with_prefetches,
     with_tile_sums,

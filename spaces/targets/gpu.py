@@ -28,6 +28,8 @@ _MOST_REGISTERS = 255
 _RESIDENT_BLOCKS = ((110, 24), (90, 32), (89, 24), (86, 16), (80, 32), (75, 16), (0, 32))
 """The most blocks that share a multiprocessor, from these architectures on (CUDA C++ Programming
 Guide, table "Technical Specifications per Compute Capability")."""
+_GPC = 18
+"""Multiprocessors of a GPC of Hopper, at most."""
 _PARTS, _REGISTER_UNIT = 4, 8
 """Parts of a multiprocessor with registers of their own, and the unit in which these are given."""
 _FEW_MADDS = (70, 75, 80)
@@ -120,6 +122,21 @@ def count_resident(gpu: Gpu, shared_bytes: Any, registers: Any, threads: Any) ->
     by_threads = gpu.numbers.resident_threads // (warps * gpu.warp)
     found = np.minimum(np.minimum(by_shared, by_registers), by_threads)
     return np.clip(found, 1, gpu.resident_blocks)
+
+
+def count_in_clusters(gpu: Gpu, blocks: Any) -> Any:
+    """Multiprocessors of Hopper that clusters of so many blocks keep busy at once.
+
+    The blocks of a cluster share one of a device's GPCs, of which none has more than 18
+    multiprocessors (NVIDIA H100 Tensor Core GPU Architecture, "H100 GPU Hardware Architecture").
+    Which of them lack some is not known: this supposes that one at most does.
+
+    Args:
+        blocks: a number, or many; at least one cluster is counted.
+    """
+    whole, rest = divmod(gpu.multiprocessors, _GPC)
+    clusters = whole * (_GPC // blocks) + rest // blocks
+    return (clusters + (clusters == 0)) * blocks
 
 
 @lru_cache(maxsize=16)

@@ -38,16 +38,19 @@ class Model:
         bits: of the fraction that a term keeps, counted from the largest exponent; EXACT keeps all.
         mode: how a group's sum is rounded.
         exponent: of a product: the sum of its factors', or its own.
+        kept: bits of the sum that are kept, of a float32's 24.
     """
 
     group: int
     bits: int
     mode: Mode
     exponent: Literal["factors", "product"]
+    kept: int = SINGLE.precision
 
     def __str__(self) -> str:
         kept = "all bits" if self.bits == EXACT else f"{self.bits} bits"
-        return f"groups of {self.group}, {kept}, {self.mode}, exponent of {self.exponent}"
+        said = f"groups of {self.group}, {kept}, {self.mode}, exponent of {self.exponent}"
+        return said if self.kept == SINGLE.precision else f"{said}, sums of {self.kept} bits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,11 @@ class Term:
     factors: int
 
 
-def models(depth: int) -> Iterator[Model]:
+def models(depth: int, factors: Format) -> Iterator[Model]:
     """All that are tried for an instruction with this K."""
+    if factors.bits == 8:
+        yield from _models_of_bytes(depth)
+        return
     groups = [g for g in (4, 8, 16, 32) if g <= depth]
     modes: tuple[Mode, ...] = ("rz", "rn")
     names: tuple[Literal["factors", "product"], ...] = ("factors", "product")
@@ -68,6 +74,17 @@ def models(depth: int) -> Iterator[Model]:
     ):
         if bits != EXACT or name == "factors":
             yield Model(group, bits, mode, name)
+
+
+def _models_of_bytes(depth: int) -> Iterator[Model]:
+    """Those for floats of 8 bits, of whose sums fewer bits may be kept."""
+    modes: tuple[Mode, ...] = ("rz", "rn")
+    names: tuple[Literal["factors", "product"], ...] = ("factors", "product")
+    sizes = [(g, bits) for g in (16, 32) if g <= depth for bits in (12, 13, 14, 24, 25, 26)]
+    for (group, bits), mode, name in itertools.product(sizes, modes, names):
+        for kept in {bits, bits + 1, SINGLE.precision}:
+            if kept <= SINGLE.precision:
+                yield Model(group, bits, mode, name, kept)
 
 
 def sum_by(model: Model, terms: Sequence[Term], start: int, format: Format) -> int:
@@ -83,7 +100,9 @@ def sum_by(model: Model, terms: Sequence[Term], start: int, format: Format) -> i
             parts.append((total, _exponent(total)))
         unit = max((e for _, e in parts), default=0) - model.bits + SCALE
         summed = sum(_cut(value, unit) for value, _ in parts)
-        bits = round_to(Fraction(summed, 1 << SCALE), format, model.mode)
+        cut = SINGLE.precision - model.kept  # of the sum's last bits
+        narrow = Format(format.bits - cut, format.precision - cut, format.max_exponent)
+        bits = round_to(Fraction(summed, 1 << SCALE), narrow, model.mode) << cut
         rounded = value_of(bits, format)
         if isinstance(rounded, float):
             return bits
@@ -124,7 +143,7 @@ def fit(
         cases.append((terms, int(start * (1 << SCALE)), int(got[place])))
     scores = {
         str(model): sum(sum_by(model, terms, start, format) == want for terms, start, want in cases)
-        for model in models(left.shape[2])
+        for model in models(left.shape[2], factors)
     }
     best = sorted(scores.items(), key=lambda item: -item[1])[:6]
     return {"elements": len(cases), "best": dict(best)}

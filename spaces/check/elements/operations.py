@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from spaces.check.elements.stages import Unevaluable
-from spaces.ir.element_types import numpy_dtype
+from spaces.ir.byte_floats import SATURATING
+from spaces.ir.element_types import limits_of, numpy_dtype
 
 Operation = Callable[..., Any]
 
@@ -146,9 +147,11 @@ def function_of(name: str) -> Operation:
 def cast_to(dtype: str) -> Operation:
     """What a cast to a type computes."""
     kind = numpy_dtype(dtype)
+    most = float(limits_of(dtype).max) if dtype in SATURATING else math.inf
 
     def compute(value: Any) -> Any:
-        return value.astype(kind)
+        fits = value if math.isinf(most) else np.clip(value, -most, most)
+        return fits.astype(kind)
 
     return compute
 

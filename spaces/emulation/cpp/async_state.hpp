@@ -1,4 +1,4 @@
-// What is in flight in the running block.
+// What is in flight in the block that runs.
 #pragma once
 
 #include <deque>
@@ -14,6 +14,10 @@ struct Mbarrier {
   int64_t bytes;            // of copies still to come
   uint64_t phase;
   bool fenced;  // whether units beside the threads may use it
+  uint64_t fenced_after;  // so many of the cluster's barriers
+  // Of what other blocks did to it: 0, or one more than the cluster's barriers before the last of
+  // that. In this phase, and in phases before it that no thread of the block waited for.
+  uint64_t by_peers, by_peers_unseen;
 };
 
 struct Copy {
@@ -63,8 +67,7 @@ struct AsyncState : Notes {
   uint64_t copies_begun = 0;
   std::unordered_map<unsigned, Groups<BulkStore*>> stores;
   std::unordered_map<unsigned, Warpgroup> warpgroups;
-  unsigned cluster_arrived = 0;
-  uint64_t cluster_phase = 0;
+  void check_end() override;
   ~AsyncState() override {
     for (auto& [thread, groups] : stores) {
       for (BulkStore* store : groups.open) delete store;
@@ -76,8 +79,8 @@ struct AsyncState : Notes {
 };
 
 inline AsyncState& in_flight() {
-  if (async_notes == nullptr) async_notes = new AsyncState;
-  return *static_cast<AsyncState*>(async_notes);
+  if (async_notes[here] == nullptr) async_notes[here] = new AsyncState;
+  return *static_cast<AsyncState*>(async_notes[here]);
 }
 
 }  // namespace emu::ptx

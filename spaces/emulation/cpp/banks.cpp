@@ -76,7 +76,7 @@ void watch_banks(bool on) { watching = on; }
 
 void touch(const char* what, int place, uint32_t address, size_t bytes) {
   Place where{what, place, static_cast<unsigned>(bytes)};
-  Open& open = open_accesses[{where, now->warp}];
+  Open& open = open_accesses[{where, warp_of(now)}];
   unsigned visit = open.visits[now->lane]++ - open.counted;
   if (visit >= open.accesses.size()) open.accesses.resize(visit + 1);
   Access& access = open.accesses[visit];
@@ -99,7 +99,7 @@ void touch_rows(const char* what, int line, const uint32_t* rows, int matrices) 
   seen.least += static_cast<uint64_t>(matrices);
 }
 
-void end_watched_block() {
+void end_watched_cluster() {
   for (const auto& [key, open] : open_accesses)
     for (const Access& access : open.accesses) count_access(key.first, access);
   open_accesses.clear();

@@ -40,7 +40,9 @@ struct Load : Event {
   std::vector<Run> runs;  // from global memory; null: zeros
   uint32_t bytes, mbarrier;
   int line;
+  bool by_peer;
   void happen() override {
+    if (by_peer) check_mbarrier_for_peer(mbarrier, line);
     static const char zeros[16] = {};
     for (const Run& run : runs) {
       for (uint32_t i = 0; i < run.bytes; i += 16) {
@@ -72,15 +74,18 @@ void poison_for_proxy(const std::vector<Run>& runs) {
   }
 }
 
-void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int line) {
+void begin_load(std::vector<Run> runs, uint32_t bytes, uint32_t mbarrier, int line,
+                bool by_peer = false) {
+  if (by_peer) check_mbarrier_for_peer(mbarrier, line);
   check_mbarrier_for_proxy(mbarrier, line);
-  charge(0, bytes, bytes);
+  charge(0, 0, bytes);
   poison_for_proxy(runs);
   auto* load = new Load;
   load->runs = std::move(runs);
   load->bytes = bytes;
   load->mbarrier = mbarrier;
   load->line = line;
+  load->by_peer = by_peer;
   later(load);
 }
 
@@ -141,7 +146,24 @@ void arrive_after_copies(uint32_t address, bool counts, int line) {
 void load_tile(uint32_t to, uint64_t map, const int32_t* coordinates, int rank, uint32_t mbarrier,
                int line) {
   const TensorMap& tensor = tensor_map(map, rank, line);
+  charge(0, tensor.tile_bytes(), 0);
   begin_load(runs_of(tensor, coordinates, to, line), tensor.tile_bytes(), mbarrier, line);
+}
+
+void load_tile_multicast(uint32_t to, uint64_t map, const int32_t* coordinates, int rank,
+                         uint32_t mbarrier, uint32_t mask, int line) {
+  const TensorMap& tensor = tensor_map(map, rank, line);
+  if (mask == 0 || mask >> cluster_blocks)
+    fail("RuntimeError", "a copy to the blocks %x of a cluster of %u, line %d", mask,
+         cluster_blocks, line);
+  charge(0, tensor.tile_bytes(), 0);
+  unsigned self = here;
+  for (unsigned block = 0; block < cluster_blocks; ++block) {
+    if (!(mask >> block & 1)) continue;
+    Visit there(block);
+    begin_load(runs_of(tensor, coordinates, to, line), tensor.tile_bytes(), mbarrier, line,
+               block != self);
+  }
 }
 
 void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t from, int line) {
@@ -151,6 +173,7 @@ void store_tile(uint64_t map, const int32_t* coordinates, int rank, uint32_t fro
 void load_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t mbarrier, int line) {
   check_bulk(from, to, bytes, line);
   from_shared(to, bytes);
+  charge(0, bytes, 0);
   begin_load({{to, reinterpret_cast<char*>(from), bytes}}, bytes, mbarrier, line);
 }
 
@@ -170,23 +193,6 @@ void wait_bulk(uint32_t left) {
     }
     groups.pop_front();
   }
-}
-
-// "barrier.cluster": a block is a cluster of its own.
-void cluster_arrive(int) {
-  AsyncState& state = in_flight();
-  if (++state.cluster_arrived == block_extent.x * block_extent.y * block_extent.z) {
-    state.cluster_arrived = 0;
-    ++state.cluster_phase;
-    wake(~0ull);
-  }
-}
-
-void cluster_wait(int line) {
-  AsyncState& state = in_flight();
-  uint64_t phase = state.cluster_phase;
-  if (state.cluster_arrived == 0) return;
-  while (state.cluster_phase == phase) wait_for("barrier.cluster.wait", line, ~0ull);
 }
 
 }  // namespace emu::ptx

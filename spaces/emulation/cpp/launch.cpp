@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
@@ -163,6 +164,7 @@ Request requested(const Kernel& kernel, const TVMFFIAny* arguments, int count) {
   if (tags == nullptr)
     fail("TypeError", "%s was called without its launch parameters", kernel.name);
   Request request;
+  std::copy(kernel.cluster, kernel.cluster + 3, request.cluster);
   std::string rest = tags;
   for (int i = kernel.parameters; !rest.empty(); ) {
     size_t comma = rest.find(',');
@@ -202,30 +204,41 @@ void check(const Kernel& kernel, const Request& r) {
     fail("ValueError", "%s cannot be launched: a grid of (%u, %u, %u)", kernel.name, r.grid[0],
          r.grid[1], r.grid[2]);
   }
-  if (r.cluster[0] * r.cluster[1] * r.cluster[2] != 1) {
-    fail("ValueError", "%s wants clusters of blocks, which the emulated device does not have",
-         kernel.name);
+  unsigned blocks = r.cluster[0] * r.cluster[1] * r.cluster[2];
+  if (blocks > kMostBlocks) {
+    fail("ValueError", "%s cannot be launched: %u blocks in a cluster", kernel.name, blocks);
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (r.grid[i] % r.cluster[i]) {
+      fail("ValueError", "%s cannot be launched: a grid of (%u, %u, %u) in clusters of (%u, %u, %u)",
+           kernel.name, r.grid[0], r.grid[1], r.grid[2], r.cluster[0], r.cluster[1], r.cluster[2]);
+    }
   }
 }
 
 void run_grid(const Kernel& kernel, const Request& r) {
   grid_extent = {r.grid[0], r.grid[1], r.grid[2]};
   block_extent = {r.block[0], r.block[1], r.block[2]};
+  cluster_extent = {r.cluster[0], r.cluster[1], r.cluster[2]};
+  cluster_blocks = r.cluster[0] * r.cluster[1] * r.cluster[2];
+  unsigned long across = r.grid[0] / r.cluster[0], down = r.grid[1] / r.cluster[1];
   prepare_stacks(r.block[0] * r.block[1] * r.block[2]);
   lay_out_shared(kernel.static_bytes, r.dynamic_bytes);
-  std::vector<uint64_t> order(1ull * r.grid[0] * r.grid[1] * r.grid[2]);
+  std::vector<uint64_t> order(across * down * (r.grid[2] / r.cluster[2]));
   std::iota(order.begin(), order.end(), 0);
   for (size_t i = order.size(); i > 1; --i) {
     std::swap(order[i - 1], order[random_below(static_cast<uint32_t>(i))]);
   }
   for (uint64_t number : order) {
-    block_index = {static_cast<unsigned>(number % r.grid[0]),
-                   static_cast<unsigned>(number / r.grid[0] % r.grid[1]),
-                   static_cast<unsigned>(number / r.grid[0] / r.grid[1])};
-    begin_shared();
-    run_block([] { running->run(running_arguments); });
-    end_watched_block();
-    check_shared(kernel.zones, kernel.zone_count);
+    Index first = {static_cast<unsigned>(number % across) * r.cluster[0],
+                   static_cast<unsigned>(number / across % down) * r.cluster[1],
+                   static_cast<unsigned>(number / across / down) * r.cluster[2]};
+    run_cluster(first, [] { running->run(running_arguments); });
+    end_watched_cluster();
+    for (unsigned block = 0; block < cluster_blocks; ++block) {
+      enter_block(block);
+      check_shared(kernel.zones, kernel.zone_count);
+    }
   }
 }
 

@@ -19,6 +19,7 @@ struct Kernel {
   size_t static_bytes;    // of shared memory
   const Zone* zones;      // after its arrays of static shared memory
   size_t zone_count;
+  unsigned cluster[3];  // of `__cluster_dims__`, where a launch does not say
   void (*run)(const TVMFFIAny* arguments);
 };
 
@@ -87,11 +88,12 @@ constexpr int parameters(void (*)(P...)) {
 
 }  // namespace emu
 
-#define EMU_KERNEL(name, most_threads, static_bytes, zones)                                   \
+#define EMU_KERNEL(name, most_threads, static_bytes, zones, x, y, z)                          \
   extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##name(                     \
       void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {                  \
     static const emu::Kernel kernel = {#name,        emu::parameters(name), most_threads,     \
                                        static_bytes, zones.data(),          zones.size(),     \
+                                       {x, y, z},                                             \
                                        [](const TVMFFIAny* a) { emu::call(name, a); }};       \
     result->type_index = kTVMFFINone;                                                         \
     return emu::launch(kernel, arguments, count);                                             \

@@ -1,7 +1,8 @@
 // What a kernel may ask of the machine that runs it: who it is, barriers, meetings of lanes,
 // shared memory, things that happen later.
 //
-// A block's threads are fibers of one CPU thread. A fiber runs as compiled code until it waits.
+// The threads of a cluster's blocks are fibers of one CPU thread. A fiber runs as compiled code until
+// it waits.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,10 @@ struct Index {
 
 struct Meeting;
 
-// A thread of the running block.
+// A thread of the running cluster.
 struct Thread {
   Index index;
+  unsigned block;  // the number in the cluster of its block
   unsigned rank;  // its number in the block, x fastest
   unsigned lane;  // its number in its warp
   unsigned warp;  // its warp's number in the block
@@ -30,13 +32,16 @@ struct Thread {
   const char* waits_at;  // what it waits at, for reports; null while it runs
   int line;              // the line of the kernel's source where it waits
   uint64_t waits_for;    // which one: a barrier's number, the place of an mbarrier
+  int barrier_sum;       // of the predicates at the last barrier that counted them
+  uint64_t cluster_phase;  // of the cluster's barrier that it arrived at; 0: at none
 };
 
 EMU_HIDDEN extern Thread* now;  // the thread that runs
-EMU_HIDDEN extern Index block_index, block_extent, grid_extent;
+EMU_HIDDEN extern Index block_index, block_extent, grid_extent, cluster_extent;
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWarpgroup = 128;
+constexpr unsigned kMostThreads = 1024, kMostBlocks = 8;  // of a block; of a cluster
 constexpr uint16_t kPoison = 0x7FF5;  // a NaN in float16, bfloat16, float32 and float64
 
 // End the launch with an error of Python's kind `kind`.
@@ -70,6 +75,29 @@ EMU_HIDDEN void meet_warp(const char* what, int line, uint32_t mask, void* opera
 EMU_HIDDEN void meet_warpgroup(const char* what, int line, void* operands, Apply apply);
 EMU_HIDDEN uint32_t active_mask(int line);  // lanes that are here too, once no other can come
 
+// Blocks of the running cluster, by their numbers in it: the one that runs, how many there are, and
+// whether all threads of one have ended.
+EMU_HIDDEN extern unsigned here, cluster_blocks;
+EMU_HIDDEN bool has_ended(unsigned block);
+EMU_HIDDEN void enter_block(unsigned block);
+
+// While it lives, another block is the one that runs: shared memory and what is in flight are its.
+class Visit {
+ public:
+  explicit Visit(unsigned block) : before_(here) { enter_block(block); }
+  ~Visit() { enter_block(before_); }
+  Visit(const Visit&) = delete;
+
+ private:
+  unsigned before_;
+};
+
+// Barriers of a cluster, and how many of them all its threads have passed (PTX ISA,
+// "barrier.cluster").
+EMU_HIDDEN void cluster_arrive(int line);
+EMU_HIDDEN void cluster_wait(int line);
+EMU_HIDDEN uint64_t cluster_barriers();
+
 // Let other threads go first.
 EMU_HIDDEN void yield(const char* what, int line);
 
@@ -80,15 +108,24 @@ EMU_HIDDEN void wake(uint64_t place);
 // Something that another unit of the device does at a time of its own, but no later than when
 // all threads wait.
 struct Event {
+  unsigned block;  // where it happens
   virtual ~Event() = default;
   virtual void happen() = 0;
 };
-EMU_HIDDEN void later(Event* event);  // takes ownership
+EMU_HIDDEN void later(Event* event);  // in the block that runs; takes ownership
 
-// Shared memory of the block. Addresses in its window are 32 bits wide.
+// Shared memory of the block that runs. Addresses in its window are 32 bits wide.
 EMU_HIDDEN uint32_t to_shared(const void* pointer);
 EMU_HIDDEN void* from_shared(uint32_t address, size_t bytes);
 EMU_HIDDEN bool is_shared(const void* pointer);
+// The same place in another block of the cluster (PTX ISA, "mapa"), and of such an address, or of
+// one in the block's own window, the block, and the address there.
+struct Peer {
+  unsigned block;
+  uint32_t address;
+};
+EMU_HIDDEN uint32_t map_to_peer(uint32_t address, uint32_t block, int line);
+EMU_HIDDEN Peer find_peer(uint32_t address);
 EMU_HIDDEN void* static_shared(size_t offset);
 EMU_HIDDEN void* dynamic_shared();
 EMU_HIDDEN void poison(void* start, size_t bytes);
@@ -136,7 +173,8 @@ inline void charge(uint64_t operations, uint64_t global_bytes, uint64_t shared_b
 // Notes kept for a block, dropped at its end.
 struct Notes {
   virtual ~Notes() = default;
+  virtual void check_end() = 0;  // once its last thread has ended
 };
-EMU_HIDDEN extern Notes* async_notes;  // of copies, mbarriers and products in flight
+EMU_HIDDEN extern Notes* async_notes[kMostBlocks];  // of copies, mbarriers and products in flight
 
 }  // namespace emu

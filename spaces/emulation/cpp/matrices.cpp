@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "banks.hpp"
-#include "include/narrow_float.h"
+#include "include/byte_float.h"
 #include "sums.hpp"
 
 namespace emu::ptx {
@@ -131,8 +131,8 @@ void put(Kind kind, void* const* registers, int index, double value) {
 // Products of floats that are not float64: see `sums.hpp`.
 void add_as_measured(const Product& p, const float* a, const float* b, float* d) {
   const auto [m, n, k] = p.shape;
-  static float turned[8 * 16];
-  static int a_exponents[16 * 16], b_exponents[8 * 16];
+  static float turned[8 * 32];
+  static int a_exponents[16 * 32], b_exponents[8 * 32];
   for (int i = 0; i < m * k; ++i) a_exponents[i] = factor_exponent(p.a_kind, a[i]);
   for (int j = 0; j < n; ++j) {
     for (int l = 0; l < k; ++l) {
@@ -143,8 +143,9 @@ void add_as_measured(const Product& p, const float* a, const float* b, float* d)
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       float& sum = d[i * n + j];
-      sum = kept_sum(p.d_kind, sum_of_products(a + i * k, a_exponents + i * k, turned + j * k,
-                                               b_exponents + j * k, k, sum));
+      sum = kept_sum(p.d_kind, p.a_kind,
+                     sum_of_products(a + i * k, a_exponents + i * k, turned + j * k,
+                                     b_exponents + j * k, k, sum, kept_bits(p.a_kind)));
     }
   }
 }
@@ -239,6 +240,8 @@ bool exists(Shape s, Kind a) {
     case Kind::kF16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
     case Kind::kBf16: return s.m == 16 && s.n == 8 && (s.k == 8 || s.k == 16);
     case Kind::kTf32: return s.m == 16 && s.n == 8 && (s.k == 4 || s.k == 8);
+    case Kind::kE4m3:
+    case Kind::kE5m2: return s.m == 16 && s.n == 8 && (s.k == 16 || s.k == 32);
     case Kind::kS8:
     case Kind::kU8:
       return s.n == 8 && ((s.m == 16 && (s.k == 16 || s.k == 32)) || (s.m == 8 && s.k == 16));
@@ -253,6 +256,8 @@ int elements_of(Kind kind) {
   switch (kind) {
     case Kind::kF16:
     case Kind::kBf16: return 2;
+    case Kind::kE4m3:
+    case Kind::kE5m2:
     case Kind::kS8:
     case Kind::kU8: return 4;
     default: return 1;
@@ -263,6 +268,8 @@ float widened(Kind kind, uint32_t bits) {
   switch (kind) {
     case Kind::kF16: return Fp16::widened(static_cast<uint16_t>(bits));
     case Kind::kBf16: return Bf16::widened(static_cast<uint16_t>(bits));
+    case Kind::kE4m3: return E4m3::widened(static_cast<uint8_t>(bits));
+    case Kind::kE5m2: return E5m2::widened(static_cast<uint8_t>(bits));
     case Kind::kTf32: return __builtin_bit_cast(float, bits & ~0x1FFFu);  // 10 bits of mantissa
     default: return __builtin_bit_cast(float, bits);
   }
@@ -275,6 +282,9 @@ double element(Kind kind, const uint64_t* registers, int index) {
       return widened(kind, static_cast<uint32_t>(registers[index / 2] >> (16 * (index % 2))));
     case Kind::kTf32:
     case Kind::kF32: return widened(kind, static_cast<uint32_t>(registers[index]));
+    case Kind::kE4m3:
+    case Kind::kE5m2:
+      return widened(kind, static_cast<uint32_t>(registers[index / 4] >> (8 * (index % 4))));
     case Kind::kF64: return __builtin_bit_cast(double, registers[index]);
     case Kind::kS8: return static_cast<int8_t>(registers[index / 4] >> (8 * (index % 4)));
     case Kind::kU8: return static_cast<uint8_t>(registers[index / 4] >> (8 * (index % 4)));

@@ -8,7 +8,7 @@ namespace emu::ptx {
 struct Shape {
   int m, n, k;
 };
-enum class Kind { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32 };
+enum class Kind { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32, kE4m3, kE5m2 };
 
 EMU_HIDDEN void ldmatrix(uint32_t* const* registers, int count, bool turned, uint32_t address,
                          int line);

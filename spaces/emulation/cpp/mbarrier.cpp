@@ -2,6 +2,8 @@
 //
 // A phase is complete when all arrivals and all bytes of copies have come. Their bits in shared
 // memory are opaque; here they are a mark, and the state is beside it.
+#include <algorithm>
+
 #include "async_state.hpp"
 
 namespace emu::ptx {
@@ -39,6 +41,8 @@ void complete(Mbarrier& barrier, uint32_t address) {
   if (barrier.pending > 0 || barrier.bytes != 0) return;
   ++barrier.phase;
   barrier.pending = barrier.count;
+  barrier.by_peers_unseen = std::max(barrier.by_peers, barrier.by_peers_unseen);
+  barrier.by_peers = 0;
   wake(address);
 }
 
@@ -48,7 +52,7 @@ void mbarrier_init(uint32_t address, uint32_t count, int line) {
   if (count == 0 || count > kMost)
     fail("RuntimeError", "mbarrier.init for %u arrivals, line %d", count, line);
   *bits_of(address, line) = kMark ^ address;
-  in_flight().mbarriers[address] = {count, count, 0, 0, false};
+  in_flight().mbarriers[address] = {count, count, 0, 0, false, 0, 0, 0};
 }
 
 void mbarrier_inval(uint32_t address, int line) {
@@ -58,7 +62,10 @@ void mbarrier_inval(uint32_t address, int line) {
 
 // "fence.mbarrier_init": what was initialised before is seen by all that use it later.
 void mbarrier_init_fence() {
-  for (auto& [address, barrier] : in_flight().mbarriers) barrier.fenced = true;
+  for (auto& [address, barrier] : in_flight().mbarriers) {
+    if (!barrier.fenced) barrier.fenced_after = cluster_barriers();
+    barrier.fenced = true;
+  }
 }
 
 void check_mbarrier_for_proxy(uint32_t address, int line) {
@@ -67,6 +74,44 @@ void check_mbarrier_for_proxy(uint32_t address, int line) {
          "a copy is to complete at the mbarrier at %u, line %d, and no fence.mbarrier_init or "
          "fence.proxy.async came after its mbarrier.init", address, line);
   }
+}
+
+// A peer has to know that this block has begun and set it up, and that it is still there.
+void check_mbarrier_for_peer(uint32_t address, int line) {
+  if (has_ended(here)) {
+    fail("RuntimeError",
+         "the mbarrier at %u of block (%u, %u, %u) is used by another block, line %d, and all "
+         "threads of its own have ended", address, block_index.x, block_index.y, block_index.z,
+         line);
+  }
+  Mbarrier& barrier = known(address, line);
+  if (!barrier.fenced || barrier.fenced_after >= cluster_barriers()) {
+    fail("RuntimeError",
+         "the mbarrier at %u of block (%u, %u, %u) is used by another block, line %d, and no "
+         "fence.mbarrier_init with a barrier.cluster after it came after its mbarrier.init",
+         address, block_index.x, block_index.y, block_index.z, line);
+  }
+  barrier.by_peers = cluster_barriers() + 1;
+}
+
+// What other blocks did to shared memory is over, and threads of the block, or of the whole cluster,
+// waited for it: else a peer may use what another block has by then.
+void AsyncState::check_end() {
+  for (auto& [address, barrier] : mbarriers) {
+    if (std::max(barrier.by_peers, barrier.by_peers_unseen) <= cluster_barriers()) continue;
+    fail("RuntimeError",
+         "block (%u, %u, %u) ends, and nothing waits for what another block does to the mbarrier "
+         "at %u", block_index.x, block_index.y, block_index.z, address);
+  }
+}
+
+void mbarrier_arrive_in_cluster(uint32_t address, uint32_t count, uint32_t expected_bytes,
+                                bool drops, int line) {
+  auto [block, place] = find_peer(address);
+  bool is_peer = block != here;
+  Visit there(block);
+  if (is_peer) check_mbarrier_for_peer(place, line);
+  mbarrier_arrive(place, count, expected_bytes, drops, false, line);
 }
 
 uint64_t mbarrier_arrive(uint32_t address, uint32_t count, uint32_t expected_bytes, bool drops,
@@ -108,7 +153,10 @@ bool mbarrier_wait(uint32_t address, uint64_t state, bool parity, bool blocks, i
   for (;;) {
     Mbarrier& barrier = known(address, line);
     bool done = parity ? (barrier.phase & 1) != (state & 1) : barrier.phase > state >> kPendingBits;
-    if (done) return true;
+    if (done) {
+      barrier.by_peers_unseen = 0;
+      return true;
+    }
     if (!blocks) {
       yield("mbarrier.test_wait", line);
       return false;

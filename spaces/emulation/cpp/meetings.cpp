@@ -18,8 +18,10 @@ struct Meeting {
 
 namespace {
 
-std::deque<Meeting> warp_meetings[kMostThreads / kWarp];
-Meeting warpgroup_meetings[kMostThreads / kWarpgroup];
+constexpr unsigned kMostWarpgroups = kMostThreads / kWarpgroup;
+
+std::deque<Meeting> warp_meetings[kMostBlocks * kMostWarps];
+Meeting warpgroup_meetings[kMostBlocks * kMostWarpgroups];
 
 // The last one to come does it, and all go on.
 void join(Meeting& meeting, unsigned lane, void* operands) {
@@ -67,12 +69,12 @@ void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply 
     fail("RuntimeError", "%s is not among the lanes %08x of its %s, line %d", thread_text(), mask,
          what, line);
   }
-  if (uint32_t gone = mask & exist & ~warp_alive[warp]) {
+  if (uint32_t gone = mask & exist & ~warp_alive[warp_of(now)]) {
     fail("RuntimeError", "lanes %08x of warp %u have ended: %s, line %d, is for them too", gone,
          warp, what, line);
   }
   Meeting* free = nullptr;
-  for (Meeting& meeting : warp_meetings[warp]) {
+  for (Meeting& meeting : warp_meetings[warp_of(now)]) {
     if (meeting.what == nullptr) {
       free = &meeting;
     } else if (meeting.mask == mask) {
@@ -80,7 +82,7 @@ void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply 
       return join(meeting, now->lane, operands);
     }
   }
-  if (free == nullptr) free = &warp_meetings[warp].emplace_back();
+  if (free == nullptr) free = &warp_meetings[warp_of(now)].emplace_back();
   open_meeting(*free, what, line, mask, static_cast<unsigned>(__builtin_popcount(mask & exist)),
                kWarp, apply);
   join(*free, now->lane, operands);
@@ -88,7 +90,7 @@ void meet_warp(const char* what, int line, uint32_t mask, void* operands, Apply 
 
 void meet_warpgroup(const char* what, int line, void* operands, Apply apply) {
   unsigned group = now->rank / kWarpgroup;
-  Meeting& meeting = warpgroup_meetings[group];
+  Meeting& meeting = warpgroup_meetings[now->block * kMostWarpgroups + group];
   if (meeting.what != nullptr) {
     check_same(meeting, what, line);
   } else {
@@ -101,7 +103,7 @@ void meet_warpgroup(const char* what, int line, void* operands, Apply apply) {
 }
 
 void clear_meetings() {
-  for (unsigned warp = 0; warp * kWarp < count; ++warp) warp_meetings[warp].clear();
+  for (auto& meetings : warp_meetings) meetings.clear();
   for (Meeting& meeting : warpgroup_meetings) {
     meeting.what = nullptr;
     meeting.waiting.clear();

@@ -1,4 +1,4 @@
-// Which fiber runs next: barriers, events, and what is said when none can go on.
+// Which fiber of a cluster runs next: barriers, events, and what is said when none can go on.
 #include "scheduler.hpp"
 
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 
 #include "fiber.hpp"
 #include "meetings.hpp"
+#include "shared_memory.hpp"
 
 #if defined(__x86_64__)
 asm(R"(
@@ -40,47 +41,66 @@ emu_switch:
 namespace emu {
 
 Thread* now;
-Index block_index, block_extent, grid_extent;
-Notes* async_notes;
+Index block_index, block_extent, grid_extent, cluster_extent;
+unsigned here, cluster_blocks = 1;
+Notes* async_notes[kMostBlocks];
 Work work;
 volatile bool expired;
 volatile uint64_t switches;
 unsigned count;
-uint32_t warp_alive[kMostThreads / kWarp];
+uint32_t warp_alive[kMostBlocks * kMostWarps];
 
 namespace {
 
-constexpr unsigned kBarriers = 16;
 constexpr uint64_t kEndOfStack = 0x737461636b656e64;
 constexpr unsigned kIdleRounds = 2000;  // of threads that poll, without any progress
 
-struct Barrier {
-  std::vector<Thread*> waiting;
-  unsigned arrived = 0;
-  unsigned threads = 0;  // that it waits for; 0: all that are left
-  int line = 0;
-  int sum = 0;
+struct Block {
+  Index index;
+  unsigned alive;  // threads that have not ended
 };
 
-Thread threads[kMostThreads];
+Thread threads[kMostBlocks * kMostThreads];  // block by block
+Block blocks[kMostBlocks];
 char* stacks;
-unsigned alive;
 std::vector<Thread*> ready, polling;
 std::vector<std::pair<Thread*, uint32_t*>> converging;
 std::vector<std::unique_ptr<Event>> events;
-Barrier barriers[kBarriers];
-int barrier_sums[kMostThreads];
 void* main_stack;
 void (*thread_body)();
 uint64_t state = 88172645463325252ull;
 unsigned idle_rounds;
 
+}  // namespace
+
+unsigned count_alive(unsigned block) { return blocks[block].alive; }
+
+unsigned count_alive() {
+  unsigned sum = 0;
+  for (unsigned block = 0; block < cluster_blocks; ++block) sum += blocks[block].alive;
+  return sum;
+}
+
+namespace {
+
+char* stack_of(const Thread* thread) {
+  return stacks + static_cast<size_t>(thread - threads) * kStackBytes;
+}
+
 // The lowest word of a stack, which nobody may reach.
-uint64_t& end_of_stack(unsigned rank) {
-  return *reinterpret_cast<uint64_t*>(stacks + rank * kStackBytes);
+uint64_t& end_of_stack(const Thread* thread) {
+  return *reinterpret_cast<uint64_t*>(stack_of(thread));
 }
 
 }  // namespace
+
+bool has_ended(unsigned block) { return blocks[block].alive == 0; }
+
+void enter_block(unsigned block) {
+  here = block;
+  block_index = blocks[block].index;
+  select_shared(block);
+}
 
 void set_ready(Thread* thread) {
   thread->waits_at = nullptr;
@@ -97,6 +117,7 @@ std::string described(const Thread& thread) {
   std::string said = text;
   if (thread.waits_for) said += " " + std::to_string(thread.waits_for);
   if (thread.line) said += ", line " + std::to_string(thread.line);
+  if (cluster_blocks > 1) said += ", in block " + std::to_string(thread.block) + " of its cluster";
   return said;
 }
 
@@ -105,12 +126,13 @@ std::string described(const Thread& thread) {
 std::string waiting_text() {
   std::string said;
   std::vector<std::pair<const Thread*, unsigned>> places;
-  for (unsigned i = 0; i < count; ++i) {
+  for (unsigned i = 0; i < count * cluster_blocks; ++i) {
     const Thread& thread = threads[i];
     if (thread.done || thread.waits_at == nullptr) continue;
     bool known = false;
     for (auto& [first, number] : places) {
-      if (first->line == thread.line && first->waits_for == thread.waits_for &&
+      if (first->block == thread.block && first->line == thread.line &&
+          first->waits_for == thread.waits_for &&
           strcmp(first->waits_at, thread.waits_at) == 0) {
         ++number;
         known = true;
@@ -129,8 +151,9 @@ namespace {
 
 [[noreturn]] void fail_for_ever() {
   std::string said = waiting_text();
+  unsigned all = count * cluster_blocks;
   fail("TimeoutError", "block (%u, %u, %u) never ends: %s; %u of %u threads have ended",
-       block_index.x, block_index.y, block_index.z, said.c_str(), count - alive, count);
+       block_index.x, block_index.y, block_index.z, said.c_str(), all - count_alive(), all);
 }
 
 bool resolve_converging() {
@@ -140,7 +163,7 @@ bool resolve_converging() {
   for (auto& [thread, result] : found) {
     *result = 0;
     for (auto& [other, unused] : found) {
-      if (other->warp == thread->warp && other->line == thread->line) *result |= 1u << other->lane;
+      if (warp_of(other) == warp_of(thread) && other->line == thread->line) *result |= 1u << other->lane;
     }
   }
   for (auto& [thread, result] : found) set_ready(thread);
@@ -153,6 +176,7 @@ bool land_one() {
   std::unique_ptr<Event> event = std::move(events[place]);
   events[place] = std::move(events.back());
   events.pop_back();
+  Visit there(event->block);
   event->happen();
   return true;
 }
@@ -166,6 +190,8 @@ void make_progress() {
   }
 }
 
+}  // namespace
+
 // Run another thread, until this one is ready again.
 void reschedule() {
   switches = switches + 1;
@@ -173,7 +199,7 @@ void reschedule() {
     std::string said = waiting_text();
     fail("TimeoutError", "the launch took longer than its deadline; %s", said.c_str());
   }
-  if (alive == 0) {
+  if (count_alive() == 0) {
     void* unused;
     now = nullptr;
     switch_fiber(&unused, main_stack);
@@ -186,50 +212,34 @@ void reschedule() {
   Thread* self = now;
   if (next == self) return;
   now = next;
+  enter_block(next->block);
   switch_fiber(&self->stack_pointer, next->stack_pointer);
 }
 
-}  // namespace
-
-void block_at(const char* what, int line, uint64_t place) {
+void start_waiting(const char* what, int line, uint64_t place) {
   now->waits_at = what;
   now->line = line;
   now->waits_for = place;
+}
+
+void block_at(const char* what, int line, uint64_t place) {
+  start_waiting(what, line, place);
   reschedule();
 }
 
 namespace {
 
-void open_barrier(Barrier& barrier) {
-  int sum = barrier.sum;
-  ++work.barriers;
-  for (Thread* thread : barrier.waiting) {
-    barrier_sums[thread->rank] = sum;
-    set_ready(thread);
-  }
-  barrier.waiting.clear();
-  barrier.arrived = 0;
-  barrier.threads = 0;
-  barrier.sum = 0;
-  idle_rounds = 0;
-}
-
-void open_if_complete(Barrier& barrier) {
-  unsigned needed = barrier.threads ? barrier.threads : alive;
-  if (barrier.arrived > 0 && barrier.arrived >= needed) open_barrier(barrier);
-}
-
 void fiber_main() {
   thread_body();
-  if (end_of_stack(now->rank) != kEndOfStack) {
+  if (end_of_stack(now) != kEndOfStack) {
     fail("RuntimeError", "%s has more local memory than the emulated device gives it",
          thread_text());
   }
   now->done = true;
-  --alive;
-  warp_alive[now->warp] &= ~(1u << now->lane);
+  if (--blocks[here].alive == 0 && async_notes[here] != nullptr) async_notes[here]->check_end();
+  warp_alive[warp_of(now)] &= ~(1u << now->lane);
   idle_rounds = 0;
-  open_if_complete(barriers[0]);
+  leave_barriers();
   reschedule();
   __builtin_unreachable();
 }
@@ -251,52 +261,6 @@ const char* thread_text() {
   return text;
 }
 
-void sync_threads(int line) {
-  Barrier& barrier = barriers[0];
-  if (barrier.arrived > 0 && barrier.line != line) {
-    fail("RuntimeError",
-         "threads of block (%u, %u, %u) part at a barrier: %s is at line %d, others are at line %d",
-         block_index.x, block_index.y, block_index.z, thread_text(), line, barrier.line);
-  }
-  barrier.line = line;
-  barrier.waiting.push_back(now);
-  ++barrier.arrived;
-  now->waits_at = "__syncthreads";
-  now->line = line;
-  now->waits_for = 0;
-  open_if_complete(barrier);
-  reschedule();
-}
-
-int sync_threads_count(int predicate, int line) {
-  barriers[0].sum += predicate != 0;
-  sync_threads(line);
-  return barrier_sums[now->rank];
-}
-
-void named_barrier(unsigned number, unsigned wanted, bool waits, int line) {
-  if (number >= kBarriers) fail("RuntimeError", "there is no barrier %u: there are 16", number);
-  if (wanted == 0) wanted = count;
-  if (wanted % kWarp != 0)
-    fail("RuntimeError", "barrier %u is for %u threads: whole warps", number, wanted);
-  Barrier& barrier = barriers[number];
-  if (barrier.arrived > 0 && barrier.threads != wanted) {
-    fail("RuntimeError", "barrier %u is for %u threads, and for %u: line %d", number,
-         barrier.threads, wanted, line);
-  }
-  barrier.threads = wanted;
-  barrier.line = line;
-  ++barrier.arrived;
-  if (waits) {
-    barrier.waiting.push_back(now);
-    now->waits_at = "barrier";
-    now->line = line;
-    now->waits_for = number;
-  }
-  open_if_complete(barrier);
-  if (waits) reschedule();
-}
-
 uint32_t active_mask(int line) {
   uint32_t result = 0;
   converging.push_back({now, &result});
@@ -316,19 +280,23 @@ void wait_for(const char* what, int line, uint64_t place) {
 
 void wake(uint64_t place) {
   for (unsigned i = 0; i < count; ++i) {
-    if (threads[i].blocked && threads[i].waits_for == place) {
-      threads[i].blocked = false;
-      set_ready(&threads[i]);
+    Thread& thread = threads[here * count + i];
+    if (thread.blocked && thread.waits_for == place) {
+      thread.blocked = false;
+      set_ready(&thread);
     }
   }
   idle_rounds = 0;
 }
 
-void later(Event* event) { events.emplace_back(event); }
+void later(Event* event) {
+  event->block = here;
+  events.emplace_back(event);
+}
 
 void prepare_stacks(unsigned wanted) {
   if (stacks == nullptr) {
-    void* made = mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
+    void* made = mmap(nullptr, kMostBlocks * kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) fail("MemoryError", "no memory for the stacks of threads");
     stacks = static_cast<char*>(made);
@@ -337,42 +305,53 @@ void prepare_stacks(unsigned wanted) {
 }
 
 __attribute__((destructor)) static void drop_stacks() {
-  if (stacks != nullptr) munmap(stacks, kMostThreads * kStackBytes);
+  if (stacks != nullptr) munmap(stacks, kMostBlocks * kMostThreads * kStackBytes);
 }
 
-void run_block(void (*body)()) {
+namespace {
+
+void begin_block(unsigned block, Index index) {
+  blocks[block] = Block{index, count};
+  delete async_notes[block];
+  async_notes[block] = nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    unsigned x = i % block_extent.x, rest = i / block_extent.x;
+    Thread* thread = &threads[block * count + i];
+    *thread = Thread{};
+    thread->index = {x, rest % block_extent.y, rest / block_extent.y};
+    thread->block = block;
+    thread->rank = i;
+    thread->lane = i % kWarp;
+    thread->warp = i / kWarp;
+    thread->stack_pointer = begin_fiber(stack_of(thread), fiber_main);
+    end_of_stack(thread) = kEndOfStack;
+    ready.push_back(thread);
+    uint32_t& lanes = warp_alive[warp_of(thread)];
+    lanes = (thread->lane == 0 ? 0 : lanes) | 1u << thread->lane;
+  }
+}
+
+}  // namespace
+
+void run_cluster(Index first, void (*body)()) {
   thread_body = body;
-  alive = count;
   ready.clear();
   polling.clear();
   converging.clear();
   events.clear();
   idle_rounds = 0;
-  for (Barrier& barrier : barriers) barrier = Barrier{};
+  clear_barriers();
   clear_meetings();
-  delete async_notes;
-  async_notes = nullptr;
-  for (unsigned i = 0; i < count; ++i) {
-    unsigned x = i % block_extent.x, rest = i / block_extent.x;
-    threads[i] = Thread{{x, rest % block_extent.y, rest / block_extent.y},
-                        i,
-                        i % kWarp,
-                        i / kWarp,
-                        false,
-                        false,
-                        begin_fiber(stacks + i * kStackBytes, fiber_main),
-                        nullptr,
-                        0,
-                        0};
-    end_of_stack(i) = kEndOfStack;
-    ready.push_back(&threads[i]);
-  }
-  for (unsigned warp = 0; warp * kWarp < count; ++warp) {
-    unsigned lanes = count - warp * kWarp;
-    warp_alive[warp] = lanes >= kWarp ? ~0u : (1u << lanes) - 1;
+  for (unsigned block = 0; block < cluster_blocks; ++block) {
+    unsigned x = block % cluster_extent.x, rest = block / cluster_extent.x;
+    begin_block(block, {first.x + x, first.y + rest % cluster_extent.y,
+                        first.z + rest / cluster_extent.y});
+    enter_block(block);
+    begin_shared();
   }
   now = ready.back();
   ready.pop_back();
+  enter_block(now->block);
   switch_fiber(&main_stack, now->stack_pointer);
   while (land_one()) continue;  // copies to global memory that nobody waited for
 }

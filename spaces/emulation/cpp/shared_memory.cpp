@@ -1,4 +1,4 @@
-// Shared memory of the running block, what the asynchronous proxy sees of it, and its red zones.
+// Shared memory of the cluster's blocks, what the asynchronous proxy sees of it, and its red zones.
 #include "shared_memory.hpp"
 
 #include <sys/mman.h>
@@ -14,12 +14,20 @@ constexpr uint32_t kFirst = 1024;  // the window's first bytes are the system's
 constexpr size_t kWindow = 256 << 10;
 constexpr size_t kDynamicAlignment = 1024;
 
-char* pages;       // the window's memory, a guard page on each side
-char* proxy;       // the same as the proxy sees it
-char* window;      // where address 0 of the window would be
-size_t end_place;  // past the block's last byte
+constexpr unsigned kPeerShift = 24;  // of a block's number, and one, in the addresses of its peers
+
+// Of one block.
+struct Memory {
+  char* pages;   // the window's memory, a guard page on each side
+  char* proxy;   // the same as the proxy sees it
+  char* window;  // where address 0 of the window would be
+  bool proxy_behind;
+};
+
+Memory memories[kMostBlocks];
+Memory* own = memories;  // of the block that runs
+size_t end_place;        // past a block's last byte
 size_t dynamic_place;
-bool proxy_behind;
 
 char* mapped(size_t bytes) {
   void* made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -29,7 +37,7 @@ char* mapped(size_t bytes) {
 }
 
 void check(const char* name, size_t place, size_t bytes) {
-  auto* words = reinterpret_cast<const uint16_t*>(window + place);
+  auto* words = reinterpret_cast<const uint16_t*>(own->window + place);
   for (size_t i = 0; i < bytes / 2; ++i) {
     if (words[i] != kPoison) {
       fail("RuntimeError", "block (%u, %u, %u) wrote into shared memory past the end of %s",
@@ -47,11 +55,13 @@ void poison(void* start, size_t bytes) {
 }
 
 void lay_out_shared(size_t static_bytes, size_t dynamic_bytes) {
-  if (pages == nullptr) {
-    pages = mapped(kWindow + 2 * kPage);
-    proxy = mapped(kWindow);
-    mprotect(pages, kPage, PROT_NONE);
-    mprotect(pages + kPage + kWindow, kPage, PROT_NONE);
+  for (unsigned block = 0; block < cluster_blocks; ++block) {
+    Memory& memory = memories[block];
+    if (memory.pages != nullptr) continue;
+    memory.pages = mapped(kWindow + 2 * kPage);
+    memory.proxy = mapped(kWindow);
+    mprotect(memory.pages, kPage, PROT_NONE);
+    mprotect(memory.pages + kPage + kWindow, kPage, PROT_NONE);
   }
   size_t first = kFirst + static_bytes;
   dynamic_place = static_bytes == 0 ? first
@@ -64,38 +74,43 @@ void lay_out_shared(size_t static_bytes, size_t dynamic_bytes) {
   }
   // The block's memory ends where the guard page begins, but for what alignment asks for.
   size_t whole = (end_place + kFirst - 1) / kFirst * kFirst;
-  window = pages + kPage + kWindow - whole;
+  for (unsigned block = 0; block < cluster_blocks; ++block)
+    memories[block].window = memories[block].pages + kPage + kWindow - whole;
 }
 
+void select_shared(unsigned block) { own = &memories[block]; }
+
 void begin_shared() {
-  char* last = pages + kPage + kWindow;
-  poison(window + kFirst, static_cast<size_t>(last - window) - kFirst);
-  poison(proxy, end_place);
-  proxy_behind = false;
+  char* last = own->pages + kPage + kWindow;
+  poison(own->window + kFirst, static_cast<size_t>(last - own->window) - kFirst);
+  poison(own->proxy, end_place);
+  own->proxy_behind = false;
 }
 
 void check_shared(const Zone* zones, size_t count) {
   for (size_t i = 0; i < count; ++i) check(zones[i].name, kFirst + zones[i].offset, zones[i].bytes);
-  size_t left = static_cast<size_t>(pages + kPage + kWindow - window) - end_place;
+  size_t left = static_cast<size_t>(own->pages + kPage + kWindow - own->window) - end_place;
   check("all of it", end_place, left);
 }
 
 __attribute__((destructor)) static void drop_window() {
-  if (pages == nullptr) return;
-  munmap(pages, kWindow + 2 * kPage);
-  munmap(proxy, kWindow);
+  for (Memory& memory : memories) {
+    if (memory.pages == nullptr) continue;
+    munmap(memory.pages, kWindow + 2 * kPage);
+    munmap(memory.proxy, kWindow);
+  }
 }
 
 bool is_shared(const void* pointer) {
   auto* p = static_cast<const char*>(pointer);
-  return window != nullptr && p >= window + kFirst && p < pages + kPage + kWindow;
+  return own->window != nullptr && p >= own->window + kFirst && p < own->pages + kPage + kWindow;
 }
 
 uint32_t to_shared(const void* pointer) {
   if (!is_shared(pointer)) {
     fail("RuntimeError", "a pointer that does not point to shared memory is used as one that does");
   }
-  return static_cast<uint32_t>(static_cast<const char*>(pointer) - window);
+  return static_cast<uint32_t>(static_cast<const char*>(pointer) - own->window);
 }
 
 void* from_shared(uint32_t address, size_t bytes) {
@@ -104,27 +119,40 @@ void* from_shared(uint32_t address, size_t bytes) {
          "shared memory at %u, %zu bytes, is outside of the block's: it has %zu bytes from %u",
          address, bytes, end_place - kFirst, kFirst);
   }
-  return window + address;
+  return own->window + address;
 }
 
-void* static_shared(size_t offset) { return window + kFirst + offset; }
+uint32_t map_to_peer(uint32_t address, uint32_t block, int line) {
+  from_shared(address, 0);
+  if (block >= cluster_blocks)
+    fail("RuntimeError", "mapa to block %u of a cluster of %u, line %d", block, cluster_blocks, line);
+  return address | (block + 1) << kPeerShift;
+}
 
-void* dynamic_shared() { return window + dynamic_place; }
+Peer find_peer(uint32_t address) {
+  uint32_t number = address >> kPeerShift;
+  if (number == 0 || number > cluster_blocks) return {here, address};
+  return {number - 1, address & ((1u << kPeerShift) - 1)};
+}
 
-void proxy_fence() { proxy_behind = true; }
+void* static_shared(size_t offset) { return own->window + kFirst + offset; }
+
+void* dynamic_shared() { return own->window + dynamic_place; }
+
+void proxy_fence() { own->proxy_behind = true; }
 
 const void* proxy_view(uint32_t address, size_t bytes) {
   from_shared(address, bytes);
-  if (proxy_behind) {
-    memcpy(proxy + kFirst, window + kFirst, end_place - kFirst);
-    proxy_behind = false;
+  if (own->proxy_behind) {
+    memcpy(own->proxy + kFirst, own->window + kFirst, end_place - kFirst);
+    own->proxy_behind = false;
   }
-  return proxy + address;
+  return own->proxy + address;
 }
 
 void proxy_write(uint32_t address, const void* from, size_t bytes) {
   memcpy(from_shared(address, bytes), from, bytes);
-  memcpy(proxy + address, from, bytes);
+  memcpy(own->proxy + address, from, bytes);
 }
 
 }  // namespace emu

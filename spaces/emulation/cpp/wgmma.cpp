@@ -2,7 +2,7 @@
 // Level Matrix Instructions"). A product happens when its group is waited for: it reads shared
 // memory then, as the proxy sees it, and its accumulators are NaN until then.
 #include "async_state.hpp"
-#include "include/narrow_float.h"
+#include "include/byte_float.h"
 #include "sums.hpp"
 #include "tensor_map.hpp"
 
@@ -126,9 +126,9 @@ void add_as_measured(float* d, const float* a, float* b, const Wgmma& p) {
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < p.n; ++j) {
       float& sum = d[i * p.n + j];
-      sum = kept_sum(p.d_kind,
+      sum = kept_sum(p.d_kind, p.a_kind,
                      sum_of_products(a + i * p.k, a_exponents + i * p.k, b + j * p.k,
-                                     b_exponents + j * p.k, p.k, sum));
+                                     b_exponents + j * p.k, p.k, sum, kept_bits(p.a_kind)));
     }
   }
 }
@@ -232,9 +232,11 @@ struct Simple {
 
 void wgmma(int n, int k, Kind d_kind, Kind a_kind, Kind b_kind, void* const* d, int nd,
            const uint64_t* a, int na, uint64_t b, Scales scales, bool a_in_registers, int line) {
-  bool is_whole = elements_of(a_kind) == 4;
+  bool is_whole = d_kind == Kind::kS32;
   bool is_known =
-      elements_of(a_kind) == elements_of(b_kind) && (is_whole || a_kind == b_kind) &&
+      elements_of(a_kind) == elements_of(b_kind) &&
+      (elements_of(a_kind) == 4 ? is_whole == (a_kind == Kind::kS8 || a_kind == Kind::kU8)
+                                : a_kind == b_kind) &&
       k == 8 * elements_of(a_kind) && n % 8 == 0 && n >= 8 && n <= 256 &&
       (is_whole ? d_kind == Kind::kS32
                 : d_kind == Kind::kF32 || (d_kind == Kind::kF16 && a_kind == Kind::kF16)) &&

@@ -32,6 +32,12 @@ def _load_tile(found: re.Match[str], operands: Operands) -> str:
     return _tile(found, operands[1], code)
 
 
+def _load_tile_multicast(found: re.Match[str], operands: Operands) -> str:
+    to, mbarrier, mask = address(operands[0]), address(operands[2]), operands[3]
+    call = f"load_tile_multicast({to}, {{0}}, c_, {{1}}, {mbarrier}, {mask}, __LINE__)"
+    return _tile(found, operands[1], f"emu::ptx::{call};")
+
+
 def _store_tile(found: re.Match[str], operands: Operands) -> str:
     code = f"emu::ptx::store_tile({{0}}, c_, {{1}}, {address(operands[1])}, __LINE__);"
     return _tile(found, operands[0], code)
@@ -58,6 +64,12 @@ FORMS = (
         _load_tile,
         3,
         4,
+    ),
+    form(
+        rf"{_TENSOR}\.shared::cluster\.global(?:\.tile)?{_ARRIVES}\.multicast::cluster{HINT}",
+        _load_tile_multicast,
+        4,
+        5,
     ),
     form(
         rf"{_TENSOR}\.global\.shared::cta(?:\.tile)?\.bulk_group{HINT}",

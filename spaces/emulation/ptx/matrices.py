@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from spaces.emulation.ptx.forms import Operands, address, flag, form, vector
 
-_KINDS = "f16|bf16|tf32|f32|f64|s8|u8|s32"
+_KINDS = "f16|bf16|tf32|f32|f64|s8|u8|s32|e4m3|e5m2"
 _SHAPE = r"m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+)"
 
 
@@ -86,6 +86,12 @@ FORMS = (
         _warpgroup_product,
         6,
         8,
+    ),
+    form(
+        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>f32)\.(?P<a>e4m3|e5m2)"
+        r"\.(?P<b>e4m3|e5m2)",
+        _warpgroup_product,
+        6,
     ),
     form(
         rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>s32)\.(?P<a>s8|u8)\.(?P<b>s8|u8)",

@@ -26,16 +26,19 @@ SPECIAL_REGISTERS = {
     **{f"ntid.{d}": f"emu::block_extent.{d}" for d in "xyz"},
     **{f"ctaid.{d}": f"emu::block_index.{d}" for d in "xyz"},
     **{f"nctaid.{d}": f"emu::grid_extent.{d}" for d in "xyz"},
-    "cluster_ctarank": "0u",
-    "cluster_nctarank": "1u",
-    **{f"cluster_ctaid.{d}": "0u" for d in "xyz"},
+    "cluster_ctarank": "emu::here",
+    "cluster_nctarank": "emu::cluster_blocks",
+    **{f"cluster_ctaid.{d}": f"emu::ptx::number_in_cluster({i})" for i, d in enumerate("xyz")},
+    **{f"cluster_nctaid.{d}": f"emu::cluster_extent.{d}" for d in "xyz"},
+    **{f"clusterid.{d}": f"(emu::block_index.{d} / emu::cluster_extent.{d})" for d in "xyz"},
+    **{f"nclusterid.{d}": f"(emu::grid_extent.{d} / emu::cluster_extent.{d})" for d in "xyz"},
     "lanemask_lt": "((1u << emu::now->lane) - 1)",
     "lanemask_le": "(~0u >> (31 - emu::now->lane))",
     "lanemask_eq": "(1u << emu::now->lane)",
     "lanemask_ge": "(~0u << emu::now->lane)",
     "lanemask_gt": "(~0u << emu::now->lane << 1)",
 }
-"""Values of special registers (PTX ISA, "Special Registers"); a block is a cluster of its own."""
+"""Values of special registers (PTX ISA, "Special Registers")."""
 
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _COMPARE |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
@@ -129,6 +132,11 @@ FORMS = (
             f"({o[1]}, {o[2]})",
         ),
         3,
+    ),
+    form(
+        r"cvt\.rn\.f16x2\.(?P<kind>e4m3|e5m2)x2",
+        lambda found, o: set_to(o[0], f"emu::halves_of<emu::{found['kind'].capitalize()}>({o[1]})"),
+        2,
     ),
     form(
         r"cvt\.rn\.(?P<kind>f16|bf16)\.f32",

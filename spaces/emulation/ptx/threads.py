@@ -49,6 +49,14 @@ def _arrive(found: re.Match[str], operands: Operands) -> str:
     return set_to(state, f"emu::ptx::mbarrier_arrive({numbers}, __LINE__)")
 
 
+def _arrive_in_cluster(found: re.Match[str], operands: Operands) -> str:
+    """Of arrivals at another block there is no state (PTX ISA, "mbarrier.arrive")."""
+    where, number = address(operands[1]), operands[2] if len(operands) > 2 else "1"
+    count, expected = ("1", number) if found["expect"] else (number, "0")
+    numbers = f"{where}, {count}, {expected}, {flag(found['drop'])}"
+    return f"emu::ptx::mbarrier_arrive_in_cluster({numbers}, __LINE__);"
+
+
 def _wait(found: re.Match[str], operands: Operands) -> str:
     numbers = f"{address(operands[1])}, {operands[2]}"
     how = f"{flag(found['parity'])}, {flag(found['try'])}"
@@ -60,8 +68,8 @@ FORMS = (
     form(rf"{_BAR}\.sync(?:\.aligned)?", "emu::ptx::barrier({0}, {1}, true, __LINE__);", 2),
     form(rf"{_BAR}\.arrive(?:\.aligned)?", "emu::ptx::barrier({0}, {1}, false, __LINE__);", 2),
     form(r"bar\.warp\.sync", "emu_sync_warp(__LINE__, {0});", 1),
-    form(rf"barrier\.cluster\.arrive{ORDER}(?:\.aligned)?", "emu::ptx::cluster_arrive(__LINE__);"),
-    form(rf"barrier\.cluster\.wait{ORDER}(?:\.aligned)?", "emu::ptx::cluster_wait(__LINE__);"),
+    form(rf"barrier\.cluster\.arrive{ORDER}(?:\.aligned)?", "emu::cluster_arrive(__LINE__);"),
+    form(rf"barrier\.cluster\.wait{ORDER}(?:\.aligned)?", "emu::cluster_wait(__LINE__);"),
     form(r"shfl\.sync\.(?P<kind>idx|up|down|bfly)\.b32", _shuffle, 5),
     form(r"vote\.sync\.(?P<kind>ballot)\.b32", _vote, 3),
     form(r"vote\.sync\.(?P<kind>all|any|uni)\.pred", _vote, 3),
@@ -71,9 +79,20 @@ FORMS = (
     form(rf"mbarrier\.inval{SHARED}\.b64", "emu::ptx::mbarrier_inval({a[0]}, __LINE__);", 1),
     form(
         rf"mbarrier\.arrive(?P<drop>_drop)?(?P<expect>\.expect_tx)?(?P<open>\.noComplete)?"
-        rf"{ORDER}{SHARED}\.b64",
+        rf"{ORDER}(?:\.shared(?:::cta)?)?\.b64",
         _arrive,
         2,
+        3,
+    ),
+    form(
+        rf"mbarrier\.arrive(?P<drop>_drop)?(?P<expect>\.expect_tx)?{ORDER}\.shared::cluster\.b64",
+        _arrive_in_cluster,
+        2,
+        3,
+    ),
+    form(
+        r"mapa\.shared::cluster\.u32",
+        "emu::ptx::set({0}, emu::map_to_peer({1}, {2}, __LINE__));",
         3,
     ),
     form(

@@ -14,6 +14,7 @@ from spaces.templates.attention.hopper_knobs import REGISTERS, HopperAttentionTi
 from spaces.templates.attention.knobs import TERMS, Heads
 from spaces.templates.attention.softmax import Softmax
 from spaces.templates.attention.write import Block, Frame
+from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.fragments import round_pair
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.tile import HALVES
@@ -72,7 +73,8 @@ class _Writer:
             side.allocate(pool, tile.stages)
         self._full, self._empty = allocate_barriers(pool, tile.stages)
         pool.commit()
-        begin_barriers(T, thread, ((self._full, WARPGROUP), (self._empty, tile.consumers)))
+        barriers = ((self._full, WARPGROUP), (self._empty, tile.consumers))
+        begin_barriers(T, thread, barriers, Cluster(T, 1, 1))
 
     def _produce(self, thread: Any, block: Block) -> None:
         """Copy queries, and stages as they come free; one is full once the next is begun."""

@@ -19,9 +19,10 @@ from spaces.templates.products.windows import Reading, Window, read_windows
 
 _ITEMS = (16, 32)
 _BYTES = ("int8", "uint8")
+BYTE_FLOATS = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = ("float16", "bfloat16", "float32")
 """Types of factors, and of sums that may as well be in float32."""
-KINDS = frozenset({*_BYTES, *FLOATS})
+KINDS = frozenset({*_BYTES, *BYTE_FLOATS, *FLOATS})
 """Types of elements that may be multiplied."""
 
 
@@ -39,7 +40,8 @@ class Product:
             bytes.
         mapped: for each operand whether a tensor map describes it.
         kind: type of both operands' elements; of bytes, of which one may have signs and the other
-            none, the first one's.
+            none, or another float's form, the first one's.
+        sums: type that the program sums in.
         out_bits: size of an element of what is stored.
         out_dense: the axis along which the result is dense; None where no tensor map describes it.
     """
@@ -51,6 +53,7 @@ class Product:
     in_units: tuple[bool, bool]
     mapped: tuple[bool, bool]
     kind: str
+    sums: str
     out_bits: int
     out_dense: int | None
 
@@ -152,18 +155,23 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
 
 def _sums_in_full(block: Any, kind: str, other: str) -> bool:
     """Whether sums begin at zero, and not with a bias, and their products may be as exact as those
-    of tensor cores: of floats of one type, or of bytes that are widened to int32 each."""
+    of tensor cores: of floats of one type, or of bytes that are widened to int32 each; floats of 8
+    bits to the type of the sums."""
     from tvm.tirx import Cast, FloatImm, IntImm
 
     first, sums = getattr(block.init, "value", None), str(block.body.buffer.dtype)
     if not isinstance(first, (FloatImm, IntImm)) or float(first.value) != 0.0:
         return False
-    if kind not in _BYTES or other not in _BYTES:
+    if {kind, other}.issubset(_BYTES):
+        known: Sequence[str] = ("int32",)
+    elif {kind, other}.issubset(BYTE_FLOATS):
+        known = FLOATS
+    else:
         return kind == other and sums in FLOATS
     product = rewrite.find_product(block.body)
     widened = [f for f in (product.a, product.b) if isinstance(f, Cast)]
     alone = [f for f in widened if rewrite.uncast(f).same_as(f.value)]
-    return sums == str(product.ty.dtype) == "int32" and len(alone) == 2
+    return sums in known and sums == str(product.ty.dtype) and len(alone) == 2
 
 
 def _result(match: Match) -> Any:
@@ -201,6 +209,7 @@ def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product 
         in_units=(in_units[0], in_units[1]),
         mapped=(mapped[0], mapped[1]),
         kind=kind,
+        sums=str(match.main.body.buffer.dtype),
         out_bits=out.bits,
         out_dense=next(iter(out.dense)) if is_mapped else None,
     )

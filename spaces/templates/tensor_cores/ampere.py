@@ -21,6 +21,10 @@ from spaces.templates.products.program import write_product
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
+from spaces.templates.tensor_cores.elements.byte_float_fragments import (
+    RoughFragments,
+    WidenedFragments,
+)
 from spaces.templates.tensor_cores.elements.byte_fragments import ByteFragments
 from spaces.templates.tensor_cores.elements.single_fragments import SingleFragments
 from spaces.templates.tensor_cores.elements.single_results import SingleResults
@@ -28,7 +32,7 @@ from spaces.templates.tensor_cores.elements.tf32_fragments import Tf32Fragments
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tile import BYTES, SINGLES, TF32
+from spaces.templates.tensor_cores.tile import BYTES, SINGLES, TF32, WIDENED
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -69,7 +73,7 @@ class _Writer:
         self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, kind)
         turned = (self._a.source.turned, self._b.source.turned)
         self._singles = SingleResults(T, self.totals) if tile.element is SINGLES else None
-        bytes_paired = turned if tile.element is BYTES else (False, False)
+        bytes_paired = turned if tile.element.bytes == 1 else (False, False)
         self._results = self._singles or Results(T, self.totals, bytes_paired)
 
     def write(self) -> None:
@@ -146,9 +150,14 @@ class _Writer:
         if self._singles is not None:
             return SingleFragments(self._t, lane, self._largest)
         kinds = (self._a.source.kind, lane, self._b.source.kind)
-        if self._tile.element is BYTES:
+        element = self._tile.element
+        if element is WIDENED:
+            return WidenedFragments(self._t, *kinds)
+        if element.apart:
+            return RoughFragments(self._t, *kinds)
+        if element is BYTES:
             return ByteFragments(self._t, *kinds)
-        if self._tile.element is TF32:
+        if element is TF32:
             return Tf32Fragments(self._t, lane)
         return Fragments(self._t, *kinds)
 

@@ -24,6 +24,7 @@ from spaces.templates.tensor_cores.tile import (
     STAGES,
     SWAP,
     TF32,
+    WIDENED,
     Element,
     count_places,
     count_stage_bytes,
@@ -42,11 +43,15 @@ _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
 _APART_REGISTERS = 32
 """Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
+_WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
+"""Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
+cores: those of instructions under way, of which the compiler has many at once."""
 _WARP_RATE = 0.63
 """The share of Hopper's rate that instructions of single warps reach (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
-_SPLIT_ISSUES, _ROUND_ISSUES = 6.0, 1.0
-"""Instructions of a thread for an element in single precision that it takes apart, or rounds."""
+_ISSUES = ((SINGLES, 6.0), (TF32, 1.0), (WIDENED, 0.5))
+"""Instructions of a thread for an element that it reads: one in single precision is taken apart, or
+rounded, one of 8 bits is made a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ class AmpereTile:
     splits: Any
     persistent: Any = 0
     bulk_stores: Any = 0
+    a_blocks: Any = 1
+    b_blocks: Any = 1
 
     @property
     def rows(self) -> Any:
@@ -112,6 +119,10 @@ class AmpereTile:
         factors = 4 * self.row_parts + 2 * _PAIR
         if self.element is SINGLES:
             factors = 2 * factors + _APART_REGISTERS
+        elif self.element is WIDENED:
+            factors = 2 * factors + _WIDENED_REGISTERS
+        elif self.element.apart:
+            factors = factors + _ROUGH_REGISTERS
         return self.sums + factors + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
@@ -125,12 +136,10 @@ class AmpereTile:
         warps = self.row_warps * self.column_warps
         own = (ROWS * self.row_parts + self.warp_columns) * self.depth
         found = np.maximum(multiplying, warps * own * element.bytes / SHARED_BYTES)
-        if element is TF32:
-            return np.maximum(found, warps * own * _ROUND_ISSUES / ISSUED)
-        if element is not SINGLES:
-            return found
-        added = ROWS * self.row_parts * self.warp_columns * self.depth / element.terms
-        return np.maximum(found, warps * (own * _SPLIT_ISSUES + added) / ISSUED)
+        issued = own * next((each for kind, each in _ISSUES if kind is element), 0.0)
+        if element is SINGLES or element.apart:
+            issued = issued + ROWS * self.row_parts * self.warp_columns * self.depth / element.terms
+        return np.maximum(found, warps * issued / ISSUED)
 
 
 def choices_of(product: Product) -> dict[str, tuple[int, ...]]:

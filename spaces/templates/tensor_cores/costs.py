@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu, count_resident
+from spaces.targets.gpu import Gpu, count_in_clusters, count_resident
 from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
@@ -20,6 +20,7 @@ from spaces.templates.tensor_cores.tile import (
     HELD_OF_WINDOWS,
     WORD_BYTES,
     Tile,
+    count_fetched_bytes,
     count_places,
     count_rows,
     count_stage_bytes,
@@ -27,6 +28,9 @@ from spaces.templates.tensor_cores.tile import (
 
 _STEP_CYCLES = 60.0
 """Of a stage's barriers."""
+_PEER_CYCLES, _CLUSTER_CYCLES = 200.0, 600.0
+"""Until what a block does in another's shared memory is seen there; of a cluster's beginning and
+end, where blocks wait for one another. Guesses: no device has run these."""
 _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
 _SECTORS = 2.0
@@ -43,7 +47,7 @@ class Estimate:
         multiplying: cycles of the tensor cores in a stage of all blocks of a multiprocessor;
             `fetching` those in which its operands come from the L2 cache.
         tiles: tiles of the whole product, one for each share of its terms; `waves` rounds of them
-            over the multiprocessors.
+            over the multiprocessors that clusters keep busy.
         resident: blocks that share a multiprocessor.
         steps: stages of a tile's sums.
         padded: multiply-adds, padding included, for each one that is needed.
@@ -71,18 +75,24 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     rows, width = product.extent(product.c.rows_of), product.extent(product.c.columns_of)
     a, b = np.where(tile.swap, width, rows), np.where(tile.swap, rows, width)
     a_tiles, b_tiles, steps = (
-        rates.ceil(a, tile.rows),
-        rates.ceil(b, tile.columns),
+        rates.ceil(a, tile.rows * tile.a_blocks) * tile.a_blocks,
+        rates.ceil(b, tile.columns * tile.b_blocks) * tile.b_blocks,
         rates.ceil(product.depth, tile.depth * tile.splits),
     )
+    blocks = tile.a_blocks * tile.b_blocks
+    multiprocessors = count_in_clusters(gpu, blocks)
     tiles = a_tiles * b_tiles * product.batch_extent * tile.splits
     resident = _resident(product, gpu, tile)
-    waves = rates.ceil(tiles, gpu.multiprocessors)
+    waves = rates.ceil(tiles, multiprocessors)
     resident = np.minimum(resident, np.maximum(waves, 1))
     multiplying = tile.multiplying(gpu, _SUSTAINED)
-    fetching = count_stage_bytes(tile) / rates.L2_BYTES
-    # A stage is filled anew once the products after it have begun.
-    filling = rates.FILL_CYCLES / ((tile.stages - 1) * resident)
+    fetching = np.maximum(
+        count_fetched_bytes(tile) / rates.L2_BYTES, count_stage_bytes(tile) / rates.LOADED_BYTES
+    )
+    is_shared = blocks > 1
+    # A stage is filled anew once the products after it have begun, in all blocks that it is for.
+    filling = rates.FILL_CYCLES + _PEER_CYCLES * is_shared
+    filling = filling / ((tile.stages - 1) * resident)
     waiting = _STEP_CYCLES / (tile.apart * resident)
     step = np.maximum(np.maximum(multiplying + waiting, fetching), filling)
     step = np.maximum(step, _copying(product, tile))
@@ -91,8 +101,9 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     storing = stored * np.where(tile.bulk_stores, 1.0, _SECTORS)
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
-    sizes = tile.rows, tile.columns
-    moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, tile.group, tile.swap)
+    cycles = cycles + is_shared * _CLUSTER_CYCLES * waves / hidden
+    sizes, group = (tile.rows, tile.columns), tile.group * tile.a_blocks
+    moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, group, tile.swap)
     streaming = moved / gpu.memory_bytes_per_cycle
     cycles = rates.overlap(cycles, streaming) + rates.LAUNCH_CYCLES
     cycles = cycles + rates.estimate_joining(gpu, count_left_bytes(product, tile.splits))
@@ -119,6 +130,8 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
         np.log2(e.multiplying / e.fetching),
         np.log2(e.tiles),
         e.tiles / (e.waves * gpu.multiprocessors),
+        np.log2(tile.a_blocks),
+        np.log2(tile.b_blocks),
         np.log2(e.resident),
         np.log2(e.steps),
         np.log2(e.padded),

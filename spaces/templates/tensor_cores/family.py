@@ -13,7 +13,17 @@ from spaces.templates.tensor_cores import ampere_knobs, costs, hopper_knobs
 from spaces.templates.tensor_cores.ampere import write_ampere_product
 from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS
 from spaces.templates.tensor_cores.hopper import write_hopper_product
-from spaces.templates.tensor_cores.tile import BYTES, HALVES, SINGLES, TF32, Element, element_of
+from spaces.templates.tensor_cores.tile import (
+    BYTES,
+    HALVES,
+    ROUGH_OF_WARPGROUPS,
+    ROUGH_OF_WARPS,
+    SINGLES,
+    TF32,
+    WIDENED,
+    Element,
+    element_of,
+)
 from tuner.task import Instance
 
 
@@ -43,14 +53,26 @@ def _of_ampere(name: str, element: Element) -> ProductFamily:
 
 _HALVES = (
     _of_ampere("kernel:ampere-product-2", HALVES),
-    _of_hopper("kernel:hopper-product-2", HALVES),
+    _of_hopper("kernel:hopper-product-3", HALVES),
 )
 _BYTES = (
     _of_ampere("kernel:ampere-int8-product-1", BYTES),
-    _of_hopper("kernel:hopper-int8-product-1", BYTES),
+    _of_hopper("kernel:hopper-int8-product-2", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
 _TF32 = _of_ampere("kernel:ampere-tf32-product-1", TF32)
+_WIDENED = _of_ampere("kernel:ada-fp8-as-f16-product-1", WIDENED)
+_ROUGH = (
+    _of_ampere("kernel:ada-fp8-product-1", ROUGH_OF_WARPS),
+    _of_hopper("kernel:hopper-fp8-product-1", ROUGH_OF_WARPGROUPS),
+)
+_CONVERTING = 89
+"""The first architecture with conversions of floats of 8 bits (PTX ISA, "cvt")."""
+_MULTIPLYING = (89, 120)
+"""Those whose single warps multiply them as they are: for others the compiler makes halves of them,
+for each product again."""
+_ROUGH_SUMS = "bfloat16"
+"""Sums that such products are exact enough for."""
 
 
 def list_families(
@@ -65,12 +87,30 @@ def list_families(
         return [_TF32 if gpu.tf32 else _SINGLES]
     if element is BYTES:
         return [_BYTES[is_hopper and not any(product.turned)]]
+    if element is WIDENED:
+        return _find_of_byte_floats(gpu, product)
     return [_HALVES[is_hopper]]
 
 
+def _find_of_byte_floats(gpu: Gpu, product: Product) -> list[ProductFamily]:
+    """The family of floats of 8 bits, see
+    `spaces.templates.tensor_cores.elements.byte_float_fragments`."""
+    if gpu.architecture < _CONVERTING:
+        return []
+    if product.sums == _ROUGH_SUMS:
+        if gpu.architecture in _MULTIPLYING:
+            return [_ROUGH[0]]
+        if gpu.architecture == HOPPER and not any(product.turned):
+            return [_ROUGH[1]]
+    return [_WIDENED]
+
+
 def _is_taken(gpu: Gpu, product: Product) -> bool:
-    """Whether rows may lie as they do, which of all but three products of TF32 may be windows, and
-    errors are within bounds, see `spaces.templates.tensor_cores.elements.single_fragments`."""
+    """Whether rows may lie as they do, which of all but floats of 8 bits and three products of TF32
+    may be windows, and errors are within bounds, see
+    `spaces.templates.tensor_cores.elements.single_fragments`."""
+    if product.kind in WIDENED.names:
+        return product.plain
     if product.kind not in SINGLES.names or gpu.tf32:
         return True
     known = not any(product.c.axes[axis].symbolic for axis in product.terms)

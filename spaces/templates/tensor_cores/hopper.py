@@ -3,7 +3,8 @@ Instructions", "cp.async.bulk.tensor", "mbarrier").
 
 The first warpgroup of a block copies tiles of both operands into stages of shared memory; each of
 the others multiplies rows of its own and stores them, with what the program does to its sums.
-Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the stores.
+Copies fill in zeros beyond a tensor: nothing knows the edges of a shape but the stores. So blocks
+of a cluster may have tiles beyond a shape's last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import rewrite
-from spaces.targets.gpu import Gpu
+from spaces.targets.gpu import Gpu, count_in_clusters
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid, Part
@@ -23,6 +24,7 @@ from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
+from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES
@@ -50,7 +52,8 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
 
     Args:
         match: the program, tidied up.
-        gpu: the device: a persistent grid has a block for each multiprocessor.
+        gpu: the device: a persistent grid has a block for each multiprocessor that clusters keep
+            busy.
     """
     return write_product(
         match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main, gpu)
@@ -66,11 +69,14 @@ class _Writer:
     def __init__(
         self, T: Any, product: Product, tile: k.HopperTile, epilogue: Epilogue, main: Any, gpu: Gpu
     ) -> None:
-        self._t, self._tile, self._multiprocessors = T, tile, gpu.multiprocessors
+        self._t, self._tile = T, tile
         extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
         rows = (tile.rows, tile.columns)
         lines = (ROWS * tile.parts, tile.columns)
+        self._cluster = Cluster(T, tile.a_blocks, tile.b_blocks)
+        self._blocks = count_in_clusters(gpu, self._cluster.blocks)
+        shared = (tile.b_blocks, tile.a_blocks)
         self._a, self._b = (
             MappedOperand(
                 *(T, product, number),
@@ -79,45 +85,49 @@ class _Writer:
                 lines=each,
                 depth=tile.depth,
                 threads=WARPGROUP,
+                blocks=blocks,
             )
-            for number, own, each in zip(numbers, rows, lines, strict=True)
+            for number, own, each, blocks in zip(numbers, rows, lines, shared, strict=True)
         )
         self._sides = (self._a, self._b)
         self._ways = [
             _MAPPED if side.is_mapped else _COPIED if side.source.in_units else _FILLED
             for side in self._sides
         ]
-        sides = [(side.source, side.rows) for side in self._sides]
+        clustered = zip(self._sides, shared[::-1], strict=True)
+        sides = [(side.source, side.rows * blocks) for side, blocks in clustered]
         self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
         self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, tile.element.sums)
         self._bulk = None
         if tile.bulk_stores:
             self._bulk = BulkResults(T, self.totals, product, numbers, epilogue.result, tile)
         self._results = self._bulk or Results(T, self.totals)
-        self._steps = self._grid.steps
+        self._steps, self._is_open = self._grid.steps, product.c.symbolic
 
     def write(self) -> None:
         """Write what the threads do."""
         T, tile = self._t, self._tile
-        parts = blocks = self._grid.parts
+        parts = clusters = self._grid.parts
         if tile.persistent:
             smaller = min if isinstance(parts, int) else T.min
-            blocks = smaller(parts, self._multiprocessors)
-        block = T.cta_id([blocks])
+            clusters = smaller(parts, self._blocks // self._cluster.blocks)
+        number = self._cluster.begin(clusters, stores_tiles=self._bulk is not None)
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
-        rounds = (parts - block + blocks - 1) // blocks if tile.persistent else 1
+        rounds = (parts - number + clusters - 1) // clusters if tile.persistent else 1
         with T.If(thread < WARPGROUP):
             with T.Then():
-                self._produce_tiles(thread, block, blocks, rounds)
+                self._produce_tiles(thread, number, clusters, rounds)
+                self._cluster.end()
             with T.Else():
                 T.evaluate(T.ptx["setmaxnreg.inc.sync.aligned.u32"](self._registers[1]))
                 sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
                 words = [T.alloc_buffer((1,), "uint64", scope="local") for _ in range(2)]
                 with T.serial(rounds) as turn:
-                    self._consume(thread, turn, block + turn * blocks, sums, words)
+                    self._consume(thread, turn, number + turn * clusters, sums, words)
                 if self._bulk is not None:
                     self._bulk.finish(thread)
+                self._cluster.end()
 
     def _allocate(self, thread: Any) -> None:
         """Stages, what the results go through, and the barriers of each stage."""
@@ -131,19 +141,21 @@ class _Writer:
         pool.commit()
         # Whoever copies in one way arrives once, with one tile or with both.
         fillers = sum(1 if way == _MAPPED else WARPGROUP for way in {*self._ways})
-        begin_barriers(T, thread, ((self._full, fillers), (self._empty, tile.consumers)))
+        users = tile.consumers * self._cluster.blocks
+        barriers = ((self._full, fillers), (self._empty, users))
+        begin_barriers(T, thread, barriers, self._cluster)
 
-    def _produce_tiles(self, thread: Any, block: Any, blocks: Any, rounds: Any) -> None:
+    def _produce_tiles(self, thread: Any, number: Any, clusters: Any, rounds: Any) -> None:
         """Copy the tiles of a block: by one thread where maps describe both operands."""
         T = self._t
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
         if {*self._ways} != {_MAPPED}:
             own = allocate_held(T, self._sides)
             with T.serial(rounds) as turn:
-                self._produce(thread, turn, block + turn * blocks, own)
+                self._produce(thread, turn, number + turn * clusters, own)
         else:
             with T.If(thread == 0), T.Then(), T.serial(rounds) as turn:
-                self._produce(thread, turn, block + turn * blocks, {})
+                self._produce(thread, turn, number + turn * clusters, {})
 
     @property
     def _registers(self) -> tuple[int, int]:
@@ -158,7 +170,7 @@ class _Writer:
             own: registers for what threads copy, see `allocate_held`.
         """
         T, tile = self._t, self._tile
-        part = self._grid.place(number)
+        part = self._cluster.place(self._grid.place(number), self._is_open)
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
@@ -181,7 +193,8 @@ class _Writer:
                 with T.If(thread == 0), T.Then():
                     T.evaluate(T.ptx.mbarrier.arrive.expect_tx.shared.b64(full, expected))
                     for side, row in mapped:
-                        side.load(stage, row, term, part.batch, full)
+                        share = self._cluster.share(self._sides.index(side))
+                        side.load(stage, row, term, part.batch, full, share)
             for side, row in copied:
                 side.copy(thread, stage, row, term, part.batch)
             if copied:
@@ -198,7 +211,7 @@ class _Writer:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // WARPGROUP - 1)
-        part = self._grid.place(number)
+        part = self._cluster.place(self._grid.place(number), self._is_open)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         with T.serial(self._steps) as step:
@@ -208,13 +221,17 @@ class _Writer:
             if _COPIED in self._ways:
                 # Copies of threads are seen by warpgroups' products behind such a fence alone.
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
-            self._multiply(consumer, stage, sums, words)
-            T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
-            with T.If(T.And(thread % WARPGROUP == 0, step > 0)), T.Then():
-                self._free(count - 1)
-        wait_for_sums(T, sums)
-        with T.If(thread % WARPGROUP == 0), T.Then():
-            self._free(turn * self._steps + self._steps - 1)
+            if tile.element.apart:
+                self._multiply_apart(consumer, stage, sums, words)
+                self._free(thread, count)
+            else:
+                self._multiply(consumer, stage, sums, words)
+                T.evaluate(T.ptx.wgmma.wait_group.sync.aligned(1))
+                with T.If(step > 0), T.Then():
+                    self._free(thread, count - 1)
+        if not tile.element.apart:
+            wait_for_sums(T, sums)
+            self._free(thread, turn * self._steps + self._steps - 1)
         self._store(thread, consumer, part, sums)
 
     def _store(self, thread: Any, consumer: Any, own: Part, sums: Any) -> None:
@@ -236,37 +253,65 @@ class _Writer:
         if out is not None:
             out.copy(thread, consumer, at, own.batch)
 
-    def _free(self, count: Any) -> None:
-        """Let a stage be filled anew."""
-        T = self._t
+    def _free(self, thread: Any, count: Any) -> None:
+        """Let a stage be filled anew, by all blocks that fill it."""
         barrier = self._empty.ptr_to([count % self._tile.stages])
-        T.evaluate(T.ptx.mbarrier.arrive.shared.b64(barrier, T.uint32(1)))
+        self._cluster.arrive(thread % WARPGROUP, barrier)
 
     def _multiply(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
         """The instructions of one stage, for all rows of a consumer."""
+        self._describe(consumer, stage, words)
+        self._begin_products(sums, words, (0, self._tile.depth), adds=True)
+
+    def _multiply_apart(self, consumer: Any, stage: Any, sums: Any, words: Sequence[Any]) -> None:
+        """The same where sums leave the tensor cores after some terms."""
+        T, tile = self._t, self._tile
+        self._describe(consumer, stage, words)
+        own = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
+        for first in range(0, tile.depth, tile.element.apart):
+            terms = (first, first + tile.element.apart)
+            self._begin_products(own, words, terms, adds=False)
+            wait_for_sums(T, own)
+            with T.unroll(tile.sums) as i:
+                T.buffer_store(sums, sums[i] + own[i], [i])
+
+    def _describe(self, consumer: Any, stage: Any, words: Sequence[Any]) -> None:
+        """Matrix descriptors of the rows of a consumer, and of all columns."""
+        tile = self._tile
+        firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
+        for side, word, first in zip(self._sides, words, firsts, strict=True):
+            describe_matrix(self._t, side, word, stage, first)
+
+    def _begin_products(
+        self, sums: Any, words: Sequence[Any], terms: tuple[int, int], *, adds: bool
+    ) -> None:
+        """Begin the instructions of some terms of a stage.
+
+        Args:
+            adds: whether the first ones add to the sums; else these begin from zero.
+        """
         T, tile = self._t, self._tile
         multiply, flags = self._find_instruction()
         each = tile.columns // 2
-        firsts = (consumer * ROWS * tile.parts * tile.depth, 0)
-        for side, word, first in zip(self._sides, words, firsts, strict=True):
-            describe_matrix(T, side, word, stage, first)
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
         for part in range(tile.parts):
             own = [sums[part * each + i] for i in range(each)]
-            for term in range(0, tile.depth, tile.element.terms):
+            for term in range(*terms, tile.element.terms):
                 a = words[0][0] + T.uint64(self._a.describe(part * ROWS, term))
                 b = words[1][0] + T.uint64(self._b.describe(0, term))
-                T.evaluate(multiply(*own, a, b, T.ptx.pred(1), *flags))
+                before = T.ptx.pred(int(adds or term > terms[0]))
+                T.evaluate(multiply(*own, a, b, before, *flags))
         T.evaluate(T.ptx.wgmma.commit_group.sync.aligned())
 
     def _find_instruction(self) -> tuple[Any, tuple[int, ...]]:
         """What multiplies, and its last operands: signs, and whether operands are turned, which
-        those of bytes may not be."""
+        those of 8 bits may not be."""
         element, sources = self._tile.element, [side.source for side in self._sides]
         kinds = ".".join(element.names[source.kind] for source in sources)
         shape = f"m64n{self._tile.columns}k{element.terms}"
         name = f"wgmma.mma_async.sync.aligned.{shape}"
         if element is BYTES:
             return self._t.ptx[f"{name}.s32.{kinds}"], ()
-        flags = (1, 1, *(int(source.turned) for source in sources))
+        turned = [int(source.turned) for source in sources]
+        flags = (1, 1, *(turned if element.bytes > 1 else ()))
         return self._t.ptx[f"{name}.f32.{kinds}"], flags

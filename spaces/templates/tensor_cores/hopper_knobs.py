@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
-from spaces.templates.gpu_rates import MOST_LEFT_BYTES, SHARED_BYTES
+from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
 from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     BYTES,
     GROUP,
+    LINE_BYTES,
+    PATTERN_BYTES,
     STAGES,
     SWAP,
     Element,
@@ -31,6 +33,12 @@ from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
 CONSUMERS, PARTS, COLUMNS, DEPTH = "consumers", "parts", "columns", "depth"
 PERSISTENT, BULK_STORES = "persistent", "bulk_stores"
+A_BLOCKS, B_BLOCKS = "a_blocks", "b_blocks"
+
+_BLOCKS = (1, 2)
+"""Along one side of a cluster. A device need not take more than eight in all (CUDA C++ Programming
+Guide, "Thread Block Clusters")."""
+_PATTERN_LINES = PATTERN_BYTES // LINE_BYTES
 
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
@@ -45,6 +53,7 @@ class HopperTile:
 
     Attributes:
         consumers: warpgroups that multiply; `parts` the instructions that each has for its rows.
+        a_blocks, b_blocks: see `spaces.templates.tensor_cores.cluster.Cluster`.
     """
 
     element: Element
@@ -58,6 +67,8 @@ class HopperTile:
     splits: Any
     persistent: Any
     bulk_stores: Any
+    a_blocks: Any
+    b_blocks: Any
 
     @property
     def rows(self) -> Any:
@@ -87,7 +98,7 @@ class HopperTile:
     def registers(self, gpu: Gpu) -> Any:
         """See `Tile`: an estimate. The compiler honours `setmaxnreg`, with which a block takes all
         there are, only where it has about that many sums."""
-        return self.sums + _OTHER_REGISTERS
+        return self.sums * (2 if self.element.apart else 1) + _OTHER_REGISTERS
 
     def multiplying(self, gpu: Gpu, rate: float) -> Any:
         """See `Tile`. Small instructions take as long as their operands are read."""
@@ -95,7 +106,12 @@ class HopperTile:
         instructions = self.consumers * self.parts * self.depth / terms
         each = 2 * ROWS * self.columns * terms / (gpu.count_tensor_operations(8 * item) * rate)
         reading = (ROWS + self.columns) * terms * item / SHARED_BYTES
-        return instructions * np.maximum(each, reading)
+        found = instructions * np.maximum(each, reading)
+        if not self.element.apart:
+            return found
+        # While a warpgroup waits for sums and adds them, others multiply.
+        added = self.sums * WARPGROUP / ISSUED * self.depth / self.element.apart
+        return np.maximum(found, found / self.consumers + added)
 
 
 def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]:
@@ -116,12 +132,15 @@ def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]
         SPLITS: SPLIT_COUNTS,
         PERSISTENT: (0, 1),
         BULK_STORES: (0,) if product.out_dense is None else (0, 1),
+        A_BLOCKS: _BLOCKS if any(product.mapped) else (1,),
+        B_BLOCKS: _BLOCKS if any(product.mapped) else (1,),
     }
 
 
 def tile_of(element: Element, knobs: Mapping[str, Any]) -> HopperTile:
     """The sizes of a block, from its knobs."""
-    names = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, SPLITS, PERSISTENT, BULK_STORES)
+    sizes = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, SPLITS)
+    names = (*sizes, PERSISTENT, BULK_STORES, A_BLOCKS, B_BLOCKS)
     return HopperTile(element, *(knobs[name] for name in names))
 
 
@@ -137,4 +156,16 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     good &= (tile.splits == 1) | (tile.bulk_stores == 0)
     good &= count_places(product, tile) <= _PLACES
+    good &= fits_cluster(product, tile)
     return np.asarray(good, dtype=np.bool_)
+
+
+def fits_cluster(product: Product, tile: HopperTile) -> Any:
+    """Whether blocks may share the copies of tiles: tensor maps copy them, and each block's share
+    is of whole patterns of a swizzle. What threads copy goes to their own block alone."""
+    good: Any = tile.columns % (_PATTERN_LINES * tile.a_blocks) == 0
+    for operand in range(2):
+        if not product.mapped[operand]:
+            is_a = tile.swap == (operand == product.c.columns_of)
+            good = good & (np.where(is_a, tile.b_blocks, tile.a_blocks) == 1)
+    return good

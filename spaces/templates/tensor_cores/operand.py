@@ -9,9 +9,9 @@ from typing import Any
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 from spaces.templates.products.source import Source, keep_apart
+from spaces.templates.tensor_cores.cluster import Share
 from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import (
-    BYTES,
     HELD,
     HELD_OF_WINDOWS,
     LINE_BYTES,
@@ -22,6 +22,7 @@ from spaces.templates.tensor_cores.tile import (
 )
 
 _LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+_TO_ALL = ".multicast::cluster"
 
 
 class Operand:
@@ -213,7 +214,7 @@ class Operand:
         """
         if self.source.turned and self._element is SINGLES:
             return line % 4 * 2
-        if self.source.turned and self._element is BYTES:
+        if self.source.turned and self._element.bytes == 1:
             pair = line // 4 % 4
             return pair if units == LINE_BYTES // UNIT // 2 else pair * 2 + line % 2
         return line % (LINE_BYTES // UNIT)
@@ -233,6 +234,7 @@ class MappedOperand(Operand):
 
     Args:
         number: of the product's operands.
+        blocks: of a cluster, which share the copies of a tile.
     """
 
     def __init__(
@@ -246,8 +248,10 @@ class MappedOperand(Operand):
         lines: int,
         depth: int,
         threads: int,
+        blocks: int,
     ) -> None:
         super().__init__(T, source, rows=rows, lines=lines, depth=depth, threads=threads)
+        self._own = self._lines // blocks
         dims = [axis.dims[number] for axis in product.c.axes]
         self._batch = tuple(a for a in product.batch if dims[a] is not None)
         self.is_mapped = product.mapped[number]
@@ -257,10 +261,13 @@ class MappedOperand(Operand):
             batch = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *batch])
             self._rank = len(found)
-            self._map = encode_map(T, source.tensor, found, [self._line, self._lines])
+            self._map = encode_map(T, source.tensor, found, [self._line, self._own])
 
-    def load(self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any) -> None:
-        """Have a tile copied that begins at a row and a term; a barrier counts its bytes."""
+    def load(
+        self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any, share: Share
+    ) -> None:
+        """Have a block's share copied of a tile that begins at a row and a term: lines of each
+        piece. A barrier, at the same place in each block that gets them, counts their bytes."""
         T, lines, size = self._t, self._lines, self._line
         others = [batch[axis] for axis in self._batch]
         if self.source.turned:
@@ -271,7 +278,10 @@ class MappedOperand(Operand):
                 for at in range(0, self.rows, lines)
                 for line in range(0, self.depth, size)
             ]
-        load = T.ptx[_LOAD.format(self._rank)]
-        for number, place in enumerate(pieces):
-            where = self.stages.ptr_to([stage, number * lines * size])
-            T.evaluate(load(where, self._map, *place, *others, barrier))
+        load, masks = _LOAD.format(self._rank), []
+        if share.blocks > 1:
+            load, masks = load + _TO_ALL, [share.mask]
+        first = share.number * self._own
+        for number, (dense, line) in enumerate(pieces):
+            where = self.stages.ptr_to([stage, (number * lines + first) * size])
+            T.evaluate(T.ptx[load](where, self._map, dense, line + first, *others, barrier, *masks))

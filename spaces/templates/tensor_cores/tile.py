@@ -42,12 +42,14 @@ class Element:
         bytes: of an element.
         sums: the type of registers for sums; those of whole numbers have signs all the same.
         products: instructions for each product.
+        apart: terms after which sums leave the tensor cores and are added in float32; 0 is never.
     """
 
     names: Mapping[str, str]
     bytes: int
     sums: str = "float32"
     products: int = 1
+    apart: int = 0
 
     @property
     def terms(self) -> int:
@@ -69,11 +71,21 @@ HALVES = Element({"float16": "f16", "bfloat16": "bf16"}, 2)
 BYTES = Element({"int8": "s8", "uint8": "u8"}, 1, sums="uint32")
 SINGLES = Element({"float32": "tf32"}, 4, products=3)
 TF32 = Element(SINGLES.names, 4)
-_ELEMENTS = {kind: element for element in (HALVES, BYTES, SINGLES) for kind in element.names}
+_BYTE_FLOATS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+WIDENED = Element(_BYTE_FLOATS, 1, products=2)
+"""Floats of 8 bits that are made halves before they are multiplied."""
+ROUGH_OF_WARPS, ROUGH_OF_WARPGROUPS = (
+    Element(_BYTE_FLOATS, 1, apart=apart) for apart in (_INSTRUCTION_BYTES, 4 * _INSTRUCTION_BYTES)
+)
+"""The same that tensor cores multiply as they are, see
+`spaces.templates.tensor_cores.elements.byte_float_fragments`."""
+_ALL = (HALVES, BYTES, SINGLES, WIDENED)
+_ELEMENTS = {kind: element for element in _ALL for kind in element.names}
 
 
 def element_of(kind: str) -> Element:
-    """The element of a type, of which products are as exact as its own.
+    """The element of a type, of which products are as exact as its own; of floats of 8 bits, of
+    which there are several, one.
 
     Raises:
         KeyError: tensor cores do not multiply it.
@@ -120,6 +132,14 @@ class Tile(Protocol):
         """Whether results leave as tiles, through shared memory."""
 
     @property
+    def a_blocks(self) -> Any:
+        """Blocks of a cluster along the tiles of A, which share those of B; `b_blocks` are those
+        along the tiles of B."""
+
+    @property
+    def b_blocks(self) -> Any: ...
+
+    @property
     def sums(self) -> Any:
         """Sums of a thread."""
 
@@ -147,6 +167,12 @@ class Tile(Protocol):
 def count_stage_bytes(tile: Tile) -> Any:
     """Shared memory of both operands' tiles of one stage."""
     return (tile.rows + tile.columns) * tile.depth * tile.element.bytes
+
+
+def count_fetched_bytes(tile: Tile) -> Any:
+    """What of both tiles a block fetches by itself, where blocks of a cluster share the rest."""
+    lines = tile.rows / tile.b_blocks + tile.columns / tile.a_blocks
+    return lines * tile.depth * tile.element.bytes
 
 
 def count_rows(product: Product, tile: Tile, operand: int) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spaces.templates.products.layout import UNIT
+from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.operand import Operand
 from spaces.templates.tensor_cores.tensor_map import SWIZZLES
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
@@ -32,8 +33,10 @@ def allocate_barriers(pool: Any, stages: int) -> tuple[Any, Any]:
     return full, empty
 
 
-def begin_barriers(T: Any, thread: Any, barriers: Sequence[tuple[Any, int]]) -> None:
-    """Have one thread set up barriers, and all others of a block wait for it (PTX ISA,
+def begin_barriers(
+    T: Any, thread: Any, barriers: Sequence[tuple[Any, int]], cluster: Cluster
+) -> None:
+    """Have one thread set up barriers, and all others of a cluster wait for it (PTX ISA,
     "mbarrier.init").
 
     Args:
@@ -46,7 +49,7 @@ def begin_barriers(T: Any, thread: Any, barriers: Sequence[tuple[Any, int]]) -> 
                 where = barrier.ptr_to([stage])
                 T.evaluate(T.ptx.mbarrier.init.shared.b64(where, T.uint32(count)))
     T.evaluate(T.ptx.fence.mbarrier_init.release.cluster())
-    T.evaluate(T.cuda.cta_sync())
+    cluster.meet()
 
 
 def describe_matrix(T: Any, side: Operand, word: Any, stage: Any, first: Any) -> None:

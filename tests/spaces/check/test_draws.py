@@ -124,3 +124,14 @@ def test_the_same_seed_draws_the_same_and_a_scalar_is_one() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
     (scalar, *_), _ = drawn(elementwise(lambda x: x), ())
     assert scalar.shape == ()
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float8_e4m3fn", 448), ("float8_e5m2", 57344)])
+def test_floats_of_8_bits_are_none_that_their_type_lacks(dtype: str, most: float) -> None:
+    from tvm import tirx
+
+    clipped = elementwise(lambda x: tirx.min(x.astype("float32"), tirx.const(1e5, "float32")))
+    (wide, *_), (moderate, *_) = drawn(clipped, (9, 20), dtype=dtype)
+    real = wide.astype(np.float32)
+    assert (real.min(), real.max()) == (-most, most)
+    assert np.abs(moderate.astype(np.float32)).max() <= 1

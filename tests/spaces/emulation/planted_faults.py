@@ -1,4 +1,5 @@
-"""Faults that the emulated device has to catch. The list was fixed before the emulation was.
+"""Faults that the emulated device has to catch. The list was fixed before the emulation was, but
+for what clusters of blocks do.
 
 Each is an edit of a right program: of the CUDA C of its kernel, or of the text of its host program.
 A fault counts as caught if the run ends with an error, or its output is wrong, for every seed.
@@ -18,6 +19,8 @@ class Kind(Enum):
     GUARD = "guard"
     SWIZZLE = "swizzle"
     FENCE = "fence"
+    PEER = "peer"
+    CLUSTER = "cluster"
 
 
 class Program(Enum):
@@ -27,12 +30,14 @@ class Program(Enum):
     STAGED: a product by TVM's rules whose stages come by `cp.async`.
     HOPPER: a product of the template for Hopper: TMA, mbarriers, wgmma, warps with roles.
     STORED: the same; threads fill a tile in shared memory with results, and TMA stores it.
+    CLUSTERED: the same in clusters of two blocks, which copy one operand's tiles for one another.
     """
 
     TILED = "tiled"
     STAGED = "staged"
     HOPPER = "hopper"
     STORED = "stored"
+    CLUSTERED = "clustered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,5 +115,29 @@ FAULTS = (
         Program.STORED,
         "no fence.proxy.async between threads that fill a tile and the copy that reads it",
         "drop_proxy_fence",
+    ),
+    Fault(
+        Kind.PEER,
+        Program.CLUSTERED,
+        "consumers free a stage for their own block alone, and for it as often as for both",
+        "arrive_at_own_block",
+    ),
+    Fault(
+        Kind.PEER,
+        Program.CLUSTERED,
+        "what both blocks share is copied to one of them alone",
+        "copy_to_one_block",
+    ),
+    Fault(
+        Kind.CLUSTER,
+        Program.CLUSTERED,
+        "blocks do not wait until the mbarriers of others are set up",
+        "drop_first_meeting",
+    ),
+    Fault(
+        Kind.CLUSTER,
+        Program.CLUSTERED,
+        "a block ends while others arrive at its mbarriers",
+        "drop_last_meeting",
     ),
 )

@@ -26,11 +26,10 @@ _ON_TENSOR_CORES = ("kernel:ampere-", "kernel:hopper-")
 
 def drawn(target: str, number: int, programs: Programs = PROGRAMS) -> Iterator[Sample]:
     """So many samples, of each program in turn, no two of a program equal."""
-    settings = {name: iter(_settings(target, name, number, programs)) for name in programs}
     for turn, name in enumerate(islice(cycle(programs), number)):
-        known = programs[name][1]
+        program, known = programs[name]
         sizes = known[turn // len(programs) % len(known)]
-        yield sample(target, name, sizes, next(settings[name]), programs)
+        yield sample(target, name, sizes, _settings(target, program, sizes, number)[turn], programs)
 
 
 def sample(
@@ -60,10 +59,7 @@ def values_of(target: str, programs: Programs = PROGRAMS) -> set[Value]:
     return {(knob, value) for knob, values in choices for value in values}
 
 
-def _settings(target: str, name: str, number: int, programs: Programs) -> list[Knobs]:
-    """Settings of a program's template; of others those that fall to another are left out."""
-    share = -(-number // len(programs))
-    place = [*programs].index(name)
-    program, (first, *_) = programs[name]
-    template = _space_of(target, program, first)[1].template
-    return spread(template, share * len(programs))[place :: len(programs)]
+@cache
+def _settings(target: str, program: Program, sizes: Sizes, number: int) -> list[Knobs]:
+    """Settings that are within the limits of a program of these sizes."""
+    return spread(_space_of(target, program, sizes)[1].template, number)

@@ -42,6 +42,8 @@ EMULATED = emulate_target('{"kind":"cuda","arch":"sm_80"}')
 DEADLINE_S = 20.0
 _SIZES = (328, 168, 328)
 """Of the product for Hopper: more than two and a half tiles, six steps of its four stages."""
+_LONG_SIZES = (328, 168, 1312)
+"""The same with 21 steps, of three tiles of rows in clusters of two."""
 _KNOBS = {
     "swap": 0,
     "consumers": 2,
@@ -52,6 +54,9 @@ _KNOBS = {
     "group": 1,
     "splits": 1,
     "persistent": 0,
+    "bulk_stores": 0,
+    "a_blocks": 1,
+    "b_blocks": 1,
 }
 _TILED_KNOBS = {
     "row_vectors": 1,
@@ -120,7 +125,7 @@ def faulty(program: Program, edit: str) -> tuple[Made, Edit | None]:
     program with it, and no edit."""
     if edit == "map_without_swizzle":
         with patch.dict(tensor_map.SWIZZLES, {128: 0}):
-            return _hopper(bulk_stores=0), None
+            return _hopper(), None
     return made(program), EDITS[edit]
 
 
@@ -200,12 +205,12 @@ def _drawn(task: Task, number: int = 60) -> Any:
             continue
 
 
-def _hopper(*, bulk_stores: int) -> Made:
-    """A product by the template for Hopper, with its results stored by threads or as tiles."""
-    m, n, k = _SIZES
+def _hopper(sizes: tuple[int, int, int] = _SIZES, **other: int) -> Made:
+    """A product by the template for Hopper, with some other knobs."""
+    m, n, k = sizes
     task = products.task_for("NT", products.Sizes(m, n, k))
     template, *_ = templates_of(task)
-    knobs = _KNOBS | {"bulk_stores": bulk_stores}
+    knobs = _KNOBS | other
     module = KnobSpace(task, template).write(of_knobs(knobs, template.name)).mod
     target = parse_target(task.target)
     library = compiled(module, target, cuda_pipeline())
@@ -216,8 +221,9 @@ def _hopper(*, bulk_stores: int) -> Made:
 _MAKERS: Mapping[Program, Callable[[], Made]] = {
     Program.TILED: _tiled,
     Program.STAGED: _staged,
-    Program.HOPPER: lambda: _hopper(bulk_stores=0),
+    Program.HOPPER: _hopper,
     Program.STORED: lambda: _hopper(bulk_stores=1),
+    Program.CLUSTERED: lambda: _hopper(_LONG_SIZES, a_blocks=2),
 }
 
 
@@ -259,6 +265,10 @@ def _unguarded(what: str) -> Edit:
 _WAIT = r"tvm_builtin_cuda_mbarrier_wait\([^;]*;"
 
 _MEET = r"tvm_builtin_cuda_cta_sync\(\);"
+_MEET_CLUSTER = "".join(
+    rf"tvm_builtin_ptx_barrier_cluster_{x}[^;]*;\s*" for x in ("arrive", "wait")
+)
+_RANK = "(uint)tvm_builtin_cluster_ctaid_x()"
 
 EDITS: Mapping[str, Edit] = {
     "drop_barrier_after_use": _edit(rf"({_MEET}.*?){_MEET}", r"\1"),
@@ -270,4 +280,12 @@ EDITS: Mapping[str, Edit] = {
     "describe_narrow_swizzle": _edit(r"(encode_matrix_descriptor\([^;]*), 3\);", r"\1, 2);"),
     "drop_wgmma_fence": _edit(r"tvm_builtin_ptx_wgmma_fence[^;]*;", ""),
     "drop_proxy_fence": _edit(r"tvm_builtin_ptx_fence_proxy[^;]*;", ""),
+    "arrive_at_own_block": _edit(
+        r"(tvm_builtin_ptx_mapa[^;]*, )[^,;]*\);", rf"\1{_RANK});", count=0
+    ),
+    "copy_to_one_block": _edit(
+        r"(multicast__cluster\([^;]*, )[^,;]*\);", r"\1(ushort)1);", count=0
+    ),
+    "drop_first_meeting": _edit(_MEET_CLUSTER, "__syncthreads();"),
+    "drop_last_meeting": _edit(rf"({_MEET_CLUSTER}.*){_MEET_CLUSTER}(.*){_MEET_CLUSTER}", r"\1\2"),
 }

@@ -10,6 +10,7 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spaces.check.case import Case
 from spaces.check.reference import reference
@@ -29,6 +30,7 @@ EACH = 5
 """Samples in which each value of a knob is, where there are enough of them."""
 Value = tuple[str, int]
 """A knob and one of its values."""
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def spread(template: Template, number: int) -> list[Knobs]:
         ValueError: there are not so many.
     """
     columns = every(template)
-    left = list(np.flatnonzero(np.isfinite(template.costs_s(columns))))
+    left = np.flatnonzero(np.isfinite(template.costs_s(columns)))
     rng, counts = np.random.default_rng(0), Counter[Value]()
     known = Counter((knob, v) for knob in template.choices for v in columns[knob][left].tolist())
     found: list[Knobs] = []
@@ -64,7 +66,7 @@ def spread(template: Template, number: int) -> list[Knobs]:
         short = [value for value, most in known.items() if counts[value] < min(EACH, most)]
         rarest = min(short, key=lambda value: counts[value], default=None)
         row = int(rng.choice(_with(columns, left, rarest)))
-        left.remove(row)
+        left = left[left != row]
         found.append(setting(columns, row))
         counts.update(found[-1].items())
     return found
@@ -143,9 +145,10 @@ def _cases(task: Task, instance: Instance) -> tuple[Case, ...]:
     return reference(module, seed, arithmetic=arithmetic).cases
 
 
-def _with(columns: Columns, rows: list[Any], value: Value | None) -> list[Any]:
+def _with(columns: Columns, rows: Rows, value: Value | None) -> Rows:
     """The rows with a value of a knob; all for None."""
     if value is None:
         return rows
     knob, wanted = value
-    return [row for row in rows if columns[knob][row] == wanted]
+    chosen: Rows = rows[columns[knob][rows] == wanted]
+    return chosen

@@ -18,6 +18,8 @@ from tests.spaces.emulation.run_program import run_emulated
 
 pytestmark = pytest.mark.tvm
 PROGRAMS = programs()
+_ASSUMED = "groups of 32, 13 bits, rz, exponent of factors, sums of 14 bits"
+"""Of floats of 8 bits."""
 _EACH = 8
 """One program in so many runs in `make test`, the others in `make slow`: a program costs a quarter
 of a second."""
@@ -38,11 +40,15 @@ def test_an_instruction_does_what_a_device_did(name: str) -> None:
 
 @pytest.mark.parametrize("question", sums.questions(), ids=lambda q: q.program.name)
 def test_products_are_summed_as_an_h100_sums_them(question: Question) -> None:
-    """`ask.sum` of the file of answers."""
+    """`ask.sum` of the file of answers; where it has none yet, as is assumed."""
     asked = question.program
     answer = question.answer(asked.inputs(), run_on(run_emulated, asked))
-    known = read_result()["questions"][asked.name]["best"]
-    assert answer["best"] == known
+    known = read_result()["questions"].get(asked.name)
+    if known is None:
+        assert answer["best"][_ASSUMED] == answer["elements"]
+        assert list(answer["best"].values()).count(answer["elements"]) == 1
+    else:
+        assert answer["best"] == known["best"]
 
 
 @pytest.mark.parametrize("question", special.questions(), ids=lambda q: q.program.name)

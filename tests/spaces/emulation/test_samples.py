@@ -21,6 +21,7 @@ from tests.spaces.emulation import (
 )
 from tests.spaces.emulation.samples import AMPERE, OLD, Sample, rare, wrong
 from tests.spaces.templates.tensor_cores import (
+    byte_float_products,
     byte_products,
     convolutions,
     products,
@@ -48,6 +49,9 @@ _PRODUCTS = {
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
     "TF32": (_TF32, single_products.PROGRAMS),
+    "floats of 8 bits": (byte_float_products.ADA, byte_float_products.PROGRAMS),
+    "ada rough": (byte_float_products.ADA, byte_float_products.ROUGH),
+    "hopper rough": (products.HOPPER, byte_float_products.ROUGH),
 }
 _CONVOLUTIONS = {
     "hopper": (products.HOPPER, convolutions.PROGRAMS),

@@ -92,6 +92,14 @@ def padded_weight() -> Any:
     return te.create_prim_func([x, made], index_dtype_override="int64")
 
 
+def bytes_as_floats() -> Any:
+    from tvm import te
+
+    x = te.placeholder((40, 70), "float8_e4m3fn", name="x")
+    real = te.compute(x.shape, lambda *at: x[at].astype("float32"), name="real")
+    return te.create_prim_func([x, real], index_dtype_override="int64")
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -100,6 +108,7 @@ PROGRAMS = {
     "convolution": convolution,
     "fives": fives,
     "padded_weight": padded_weight,
+    "bytes_as_floats": bytes_as_floats,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from benchmarks.gpu.instructions.accumulation import fit
@@ -14,7 +15,7 @@ from tests.spaces.emulation.instructions.products import fragments as f
 from tests.spaces.emulation.instructions.products.shared_layouts import by_k
 from tests.spaces.emulation.instructions.products.wgmma import Wgmma, deal, gather, source_of
 from tests.spaces.emulation.instructions.program import Array, Arrays, kernel
-from tests.spaces.emulation.instructions.rounding import BFLOAT, HALF, SINGLE, Format
+from tests.spaces.emulation.instructions.rounding import BFLOAT, E5M2, HALF, SINGLE, Format
 
 
 def mma_source(shape: str, counts: Sequence[int], accumulator: str) -> str:
@@ -51,6 +52,7 @@ class Sum:
     factors: Format
     bits: type[np.unsignedinteger[Any]]
     accumulator: Format
+    arch: str = "sm_80"
 
 
 SUMS = [
@@ -67,7 +69,18 @@ SUMS = [
         np.uint32,
         SINGLE,
     ),
+    Sum(
+        "m16n8k32.row.col.f32.e5m2.e5m2.f32",
+        32,
+        f.A_M16K32_S8,
+        f.B_K32N8_S8,
+        E5M2,
+        np.uint8,
+        SINGLE,
+        arch="sm_89",
+    ),
 ]
+_BYTES = Wgmma("", 8, 32, kinds="f32.e5m2.e5m2", step=32)
 _PRODUCTS = 4
 
 
@@ -75,6 +88,8 @@ def to_bits(values: Array, form: Sum) -> Array:
     """Bits of a form's factors with these values, cut or rounded."""
     if form.factors is HALF:
         return values.astype(np.float16).view(np.uint16)
+    if form.factors is E5M2:
+        return values.astype(ml_dtypes.float8_e5m2).view(np.uint8)
     single = values.astype(np.float32).view(np.uint32)
     if form.factors is BFLOAT:
         return (single >> 16).astype(np.uint16)
@@ -132,33 +147,37 @@ def _sums(form: Sum) -> Question:
             make,
             [np.zeros((_PRODUCTS, 32, counts[2]), words)],
             grid=(_PRODUCTS, 1, 1),
+            arch=form.arch,
         ),
         answer,
     )
 
 
-def _of_warpgroup() -> Question:
-    """m64n8k16 of float16 with both factors in shared memory."""
-    form = Wgmma("", 8, 16)
+def _of_warpgroup(form: Wgmma, factors: Format, dtype: type[Any]) -> Question:
+    """m64n8 with both factors in shared memory."""
     left, right = by_k(64, 32, 128), by_k(8, 32, 128)
-    half, single = np.dtype(np.float16), np.dtype(np.float32)
+    kind, single = np.dtype(dtype), np.dtype(np.float32)
+    bits = np.dtype(f"u{kind.itemsize}")
+    name = f"wgmma.m64n8k{form.step}.{form.kinds}"
 
     def make(rng: np.random.Generator) -> Arrays:
-        a, b = (_spread(rng, (rows, 16), 6).astype(half) for rows in (64, 8))
+        a, b = (_spread(rng, (rows, form.k), 6).astype(kind) for rows in (64, 8))
         start = (4 * _spread(rng, (64, 8), 6)).astype(single)
         return [left.write(a), right.write(b), deal(start)]
 
     def answer(inputs: Arrays, outputs: Arrays) -> dict[str, Any]:
-        a, b = left.read(inputs[0], half), right.read(inputs[1], half)
+        a, b = left.read(inputs[0], kind), right.read(inputs[1], kind)
         start, got = (gather(held, 8, single).view(np.uint32) for held in (inputs[2], outputs[0]))
         rows = np.s_[::4]
-        factors = a[rows].view(np.uint16)[None], np.ascontiguousarray(b.T).view(np.uint16)[None]
-        return fit(*factors, start[rows][None], got[rows][None], factors=HALF)
+        left_bits = np.ascontiguousarray(a[rows]).view(bits)[None]
+        right_bits = np.ascontiguousarray(b.T).view(bits)[None]
+        held = (start[rows][None], got[rows][None])
+        return fit(left_bits, right_bits, *held, factors=factors)
 
     return Question(
-        "how wgmma.m64n8k16.f32.f16.f16 rounds its sums",
+        f"how {name} rounds its sums",
         ask(
-            "sum.wgmma.m64n8k16.f32.f16.f16",
+            f"sum.{name}",
             source_of(form, left, right),
             make,
             [np.zeros((128, 4), np.float32)],
@@ -172,4 +191,8 @@ def _of_warpgroup() -> Question:
 
 def questions() -> list[Question]:
     """All of them."""
-    return [*(_sums(form) for form in SUMS), _of_warpgroup()]
+    return [
+        *(_sums(form) for form in SUMS),
+        _of_warpgroup(Wgmma("", 8, 16), HALF, np.float16),
+        _of_warpgroup(_BYTES, E5M2, ml_dtypes.float8_e5m2),
+    ]

@@ -20,6 +20,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(bytes) alignas(bytes)
 

@@ -4,6 +4,7 @@
 
 #include "../async.hpp"
 #include "../matrices.hpp"
+#include "byte_float.h"
 
 namespace emu::ptx {
 
@@ -170,6 +171,12 @@ inline uint64_t shared_of(uint64_t address) {
 }
 inline uint64_t generic_of(uint64_t address) {
   return reinterpret_cast<uint64_t>(from_shared(static_cast<uint32_t>(address), 0));
+}
+
+inline uint32_t number_in_cluster(int dimension) {
+  if (dimension == 0) return here % cluster_extent.x;
+  if (dimension == 1) return here / cluster_extent.x % cluster_extent.y;
+  return here / cluster_extent.x / cluster_extent.y;
 }
 
 inline void barrier(uint32_t number, uint32_t threads, bool waits, int line) {

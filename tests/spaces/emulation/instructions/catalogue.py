@@ -7,6 +7,7 @@ from functools import cache
 from tests.spaces.emulation.instructions.memory import (
     barriers,
     bulk,
+    clusters,
     copies,
     matrices,
     tensors,
@@ -23,7 +24,7 @@ from tests.spaces.emulation.instructions.program import Program
 from tests.spaces.emulation.instructions.threads import atomics, shuffles, votes
 
 _ROOMS = (
-    *(matrices, copies, barriers, bulk, tensors, vectors),
+    *(matrices, copies, barriers, bulk, tensors, clusters, vectors),
     *(mma, wgmma, warp_matrices),
     *(shuffles, votes, atomics),
     *(conversions, arithmetic, functions, integers),

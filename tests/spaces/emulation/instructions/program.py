@@ -138,17 +138,28 @@ def filled(like: Array, fill: int = 0xFF) -> Array:
 
 
 def kernel(
-    parameters: str, body: str, *, threads: int = 32, blocks: int = 0, before: str = ""
+    parameters: str,
+    body: str,
+    *,
+    threads: int = 32,
+    blocks: int = 0,
+    cluster: int = 1,
+    before: str = "",
 ) -> str:
     """CUDA C of a kernel called KERNEL.
 
     Args:
         before: includes and functions; those of standard integers are there.
         threads, blocks: of a block, and least of a multiprocessor, for its launch bounds.
+        cluster: blocks of a cluster.
     """
-    bounds = f"{threads}, {blocks}" if blocks else f"{threads}"
+    bounds = (
+        f"__launch_bounds__({threads}, {blocks})" if blocks else f"__launch_bounds__({threads})"
+    )
+    if cluster > 1:
+        bounds += f" __cluster_dims__({cluster}, 1, 1)"
     return (
         f"#include <cstdint>\n{before}\n"
-        f'extern "C" __global__ void __launch_bounds__({bounds}) KERNEL({parameters}) {{\n'
+        f'extern "C" __global__ void {bounds} KERNEL({parameters}) {{\n'
         f"{body}\n}}\n"
     )

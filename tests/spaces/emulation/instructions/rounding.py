@@ -41,6 +41,7 @@ class Format:
 
 HALF = Format(16, 11, 15)
 BFLOAT = Format(16, 8, 127)
+E5M2 = Format(8, 3, 15)
 SINGLE = Format(32, 24, 127)
 NAN = {HALF: 0x7FFF, BFLOAT: 0x7FFF, SINGLE: 0x7FFFFFFF}
 """What CUDA's conversions and arithmetic give for any NaN."""

@@ -8,13 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.task_space import TaskSpace
 from spaces.passes.cuda.pipeline import cuda_pipeline
-from spaces.targets.gpu import gpu_of
+from spaces.targets.gpu import count_in_clusters, gpu_of
 from spaces.targets.target import emulate_target, parse_target
 from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
@@ -31,6 +32,23 @@ pytestmark = pytest.mark.tvm
 LARGE = (Sizes(4096, 4096, 4096), Sizes(1000, 3000, 777), Sizes(4095, 4097, 512))
 
 
+CLUSTERS = ((2, 1), (1, 2), (2, 2))
+_SMALL = {
+    "swap": 0,
+    "consumers": 1,
+    "parts": 1,
+    "columns": 64,
+    "depth": 64,
+    "stages": 6,
+    "group": 8,
+    "splits": 1,
+    "persistent": 1,
+    "bulk_stores": 0,
+    "a_blocks": 1,
+    "b_blocks": 1,
+}
+
+
 def space_of(task: Task) -> KnobSpace:
     template, *_ = templates_of(task)
     return KnobSpace(task, template)
@@ -39,6 +57,12 @@ def space_of(task: Task) -> KnobSpace:
 def best(space: KnobSpace, **wanted: int) -> Knobs:
     """The setting with the lowest estimate of those with some values."""
     return next(s for s in space.ranked if wanted.items() <= s.items())
+
+
+def cost_s(space: KnobSpace, **other: int) -> float:
+    """The estimate of `_SMALL` with some other values; infinite where it is beyond the limits."""
+    knobs = {name: np.array([value]) for name, value in (_SMALL | other).items()}
+    return float(space.template.costs_s(knobs)[0])
 
 
 def compile_setting(space: KnobSpace, knobs: Knobs, target_json: str = HOPPER) -> Any:
@@ -95,7 +119,7 @@ def test_devices_have_that_of_their_family() -> None:
 
     assert names("sm_75") == ["kernel:thread-product-2"]
     assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-2"]
-    assert names("sm_90a") == ["kernel:hopper-product-2"]
+    assert names("sm_90a") == ["kernel:hopper-product-3"]
 
 
 def _task(program: Any) -> Task:
@@ -122,7 +146,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
 def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
     space = TaskSpace(task_for("NT", Sizes(200, 136, 72)))
     spaces = {space.realize_draft(Draft("t", seed, seed)).candidate.space for seed in range(20)}
-    assert "kernel:hopper-product-2" in spaces
+    assert "kernel:hopper-product-3" in spaces
 
 
 @needs_nvcc
@@ -148,6 +172,30 @@ def test_estimates_grow_with_the_shape_and_prefer_large_tiles_for_large_ones() -
     few = hopper_knobs.tile_of(HALVES, best(space_of(task_for("NT", Sizes(8, 4096, 4096)))))
     assert few.swap
     assert few.columns <= 32
+
+
+def test_what_blocks_of_a_cluster_share_is_fetched_once() -> None:
+    """A tile whose operands come from the L2 cache in more time than their products take."""
+    space = space_of(task_for("NT", LARGE[0]))
+    alone, *shared = (cost_s(space, a_blocks=a, b_blocks=b) for a, b in ((1, 1), *CLUSTERS))
+    assert all(each < alone for each in shared[:2])
+
+
+def test_clusters_of_persistent_blocks_are_all_there_at_once() -> None:
+    gpu = gpu_of(HOPPER)
+    assert gpu.multiprocessors == 132
+    # Of 18 multiprocessors of a GPC two are left over by clusters of four, of the last 6 too.
+    assert [count_in_clusters(gpu, blocks) for blocks in (1, 2, 4)] == [132, 132, 7 * 16 + 4]
+
+
+@pytest.mark.parametrize(("name", "columns"), [("NT", 24), ("NT", 8), ("odd terms", 64)])
+def test_shares_of_copies_are_whole_patterns_that_tensor_maps_copy(name: str, columns: int) -> None:
+    """Of 24 columns each of two blocks would copy 12, where a swizzle's pattern has 8; and threads
+    copy terms that do not begin at multiples of 16 bytes, each for its own block."""
+    space = space_of(task_for(name, PROGRAMS[name][1][0]))
+    alone, shared = (cost_s(space, columns=columns, a_blocks=blocks) for blocks in (1, 2))
+    assert np.isfinite(alone)
+    assert not np.isfinite(shared)
 
 
 def test_no_estimate_is_below_what_tensor_cores_and_memory_take() -> None:
@@ -182,6 +230,28 @@ def test_the_best_predicted_are_products_of_warpgroups_on_copied_tiles(
     assert ("UTMALDG" in assembly) == is_mapped
     assert "HMMA.1688" not in assembly
     assert space.ranked[0]["stages"] >= 3
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("a_blocks", "b_blocks"), CLUSTERS)
+def test_blocks_of_a_cluster_copy_for_one_another(
+    a_blocks: int, b_blocks: int, tmp_path: Path
+) -> None:
+    """Blocks meet at the beginning and the end. No fence for the whole device is in their loops,
+    of which the compiler makes one for each release in the cluster's scope."""
+    space = space_of(task_for("NT", LARGE[0]))
+    knobs = best(space, a_blocks=a_blocks, b_blocks=b_blocks)
+    source = compile_setting(space, knobs).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, "sm_90a")
+    assert all(use.stack_bytes == use.spill_store_bytes == 0 for use in code.uses.values())
+    assembly = disassemble(code.binary, tmp_path)
+    copies = re.findall(r"UTMALDG\.2D(\.MULTICAST)?", assembly)
+    assert ".MULTICAST" in copies
+    assert ("" in copies) == (a_blocks * b_blocks == 2)  # of the operand that two do not share
+    meetings = re.findall(r"UCGABAR_\w+", assembly)
+    assert meetings == ["UCGABAR_ARV", "UCGABAR_WAIT"] * 3  # each kind of threads has its last
+    assert "SYNCS.ARRIVE.TRANS64.RED" in assembly
+    assert "MEMBAR.ALL.GPU" not in assembly
 
 
 @needs_nvcc

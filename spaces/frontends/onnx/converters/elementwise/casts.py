@@ -7,11 +7,12 @@ conversions neither round nor saturate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from spaces.ir import byte_floats
+from spaces.ir.byte_floats import word, write_code
 from spaces.ir.element_types import NUMPY_FLOATS, is_float, numpy_dtype
 
 _SHIFTS = {"int4": 4, "int2": 6}
@@ -21,35 +22,8 @@ _QUARTERS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 """Between which two numbers of 4 bits a float is rounded up: 0, 0.5, 1, 1.5, 2, 3, 4, 6."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Small:
-    """How a float of 8 bits is written.
-
-    Attributes:
-        mantissa: bits of it.
-        bias: of its exponent.
-        most: code of its largest number.
-        beyond: code of what is larger.
-        none: code of what is no number.
-        signed_zero: whether it has one.
-    """
-
-    mantissa: int
-    bias: int
-    most: int
-    beyond: int
-    none: int
-    signed_zero: bool = True
-
-
-_SMALL = {
-    "float8_e4m3fn": _Small(3, 7, 0x7E, 0x7F, 0x7F),
-    "float8_e4m3fnuz": _Small(3, 8, 0x7F, 0x80, 0x80, signed_zero=False),
-    "float8_e5m2": _Small(2, 15, 0x7B, 0x7C, 0x7E),
-    "float8_e5m2fnuz": _Small(2, 16, 0x7F, 0x80, 0x80, signed_zero=False),
-}
 _SCALE = "float8_e8m0fnu"
-BYTE_FLOATS = (*_SMALL, _SCALE)
+BYTE_FLOATS = (*byte_floats.BYTE_FLOATS, _SCALE)
 """Floats of 8 bits. TVM's passes would convert what is in them between two parts of a program."""
 KEPT_IN = {
     "int4": "int8",
@@ -126,7 +100,7 @@ def _write(builder: Any, x: Any, dtype: str, saturate: bool, round_mode: str) ->
         bits = tirx.reinterpret("uint32", number)
         if dtype == _SCALE:
             return _scale_code(bits, saturate, round_mode)
-        return _code(bits, _SMALL[dtype], saturate)
+        return write_code(bits, byte_floats.BYTE_FLOATS[dtype], saturate=saturate)
 
     def compute(tensor: Any) -> Any:
         return te.compute(
@@ -138,51 +112,21 @@ def _write(builder: Any, x: Any, dtype: str, saturate: bool, round_mode: str) ->
     return builder.emit_te(compute, x, primfunc_name_hint="converted")
 
 
-def _code(bits: Any, small: _Small, saturate: bool) -> Any:
-    """Of a float of 32 bits, rounded to the nearest, ties to even."""
-    from tvm import tirx
-
-    size = bits & _word(0x7FFFFFFF)
-    sign = (bits >> _word(24)) & _word(0x80)
-    cut = 23 - small.mantissa
-    odd = (size >> _word(cut)) & _word(1)
-    rounded = (size + _word((1 << (cut - 1)) - 1) + odd) >> _word(cut)
-    normal = rounded - _word((127 - small.bias) << small.mantissa)
-    # Below the smallest normal number a code is a number of steps.
-    first = tirx.const(2.0 ** (1 - small.bias), "float32")
-    bounded = tirx.min(tirx.reinterpret("float32", size), first)
-    steps = tirx.const(2.0 ** (small.bias - 1 + small.mantissa), "float32")
-    low = tirx.nearbyint(bounded * steps).astype("uint32")
-    code = tirx.Select(size < _word((128 - small.bias) << 23), low, normal)
-    code = tirx.Select(
-        code > _word(small.most), _word(small.most if saturate else small.beyond), code
-    )
-    if not small.signed_zero:
-        sign = tirx.Select(code == _word(0), _word(0), sign)
-    return tirx.Select(size > _word(0x7F800000), _word(small.none), code | sign)
-
-
 def _scale_code(bits: Any, saturate: bool, round_mode: str) -> Any:
     """The exponent alone; no sign."""
     from tvm import tirx
 
-    exponent = (bits >> _word(23)) & _word(0xFF)
-    rest = bits & _word(0x7FFFFF)
+    exponent = (bits >> word(23)) & word(0xFF)
+    rest = bits & word(0x7FFFFF)
     if round_mode == "up":
-        up = rest > _word(0)
+        up = rest > word(0)
     elif round_mode == "nearest":
-        tie = tirx.all(rest == _word(0x400000), exponent > _word(0))
-        up = tirx.any(rest > _word(0x400000), tie)
+        tie = tirx.all(rest == word(0x400000), exponent > word(0))
+        up = tirx.any(rest > word(0x400000), tie)
     else:
         up = tirx.const(False, "bool")
-    last = _word(0xFE if saturate else 0xFF)
-    return tirx.Select(tirx.all(up, exponent < last), exponent + _word(1), exponent)
-
-
-def _word(number: int) -> Any:
-    from tvm import tirx
-
-    return tirx.const(number, "uint32")
+    last = word(0xFE if saturate else 0xFF)
+    return tirx.Select(tirx.all(up, exponent < last), exponent + word(1), exponent)
 
 
 def _shorten(builder: Any, x: Any) -> Any:
@@ -191,9 +135,9 @@ def _shorten(builder: Any, x: Any) -> Any:
 
     def half(number: Any) -> Any:
         bits = tirx.reinterpret("uint32", number)
-        odd = (bits >> _word(16)) & _word(1)
-        code = (bits + _word(0x7FFF) + odd) >> _word(16)
-        code = tirx.Select((bits & _word(0x7FFFFFFF)) > _word(0x7F800000), _word(0x7FC0), code)
+        odd = (bits >> word(16)) & word(1)
+        code = (bits + word(0x7FFF) + odd) >> word(16)
+        code = tirx.Select((bits & word(0x7FFFFFFF)) > word(0x7F800000), word(0x7FC0), code)
         return tirx.reinterpret("bfloat16", code.astype("uint16"))
 
     def compute(tensor: Any) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.spaces.emulation.instructions.numbers.samples import halves, singles_near
@@ -285,6 +287,41 @@ def _tf32() -> Program:
     )
 
 
+def _of_bytes(kind: str, dtype: type[Any]) -> Program:
+    """Pairs of floats of 8 bits as halves, the lower first; each but NaN."""
+
+    def make(rng: np.random.Generator) -> Arrays:
+        codes = np.arange(256, dtype=np.uint8)
+        codes = codes[~np.isnan(codes.view(dtype).astype(np.float32))]
+        pairs = np.stack([rng.permutation(codes), rng.permutation(codes)], axis=1)
+        return [pairs.view(np.uint16)[:, 0]]
+
+    def expect(pairs: Array) -> Arrays:
+        halves = np.ascontiguousarray(pairs).view(dtype).astype(np.float16)
+        return [halves.view(np.uint32)]
+
+    count = make(np.random.default_rng(0))[0].size
+    name = f"cvt.rn.f16x2.{kind}x2"
+    return Program(
+        name=name,
+        section="PTX ISA 9.1, 9.7.9.21 cvt",
+        source=kernel(
+            "const uint16_t* in, uint32_t* out",
+            f"  int i = threadIdx.x;\n  if (i < {count})"
+            f' asm volatile("{name} %0, %1;" : "=r"(out[i]) : "h"(in[i]));',
+            threads=256,
+        ),
+        make=make,
+        expect=expect,
+        block=(256, 1, 1),
+        arch="sm_89",
+    )
+
+
 def programs() -> list[Program]:
     """All of them."""
-    return [*_narrowing(), *_widening(), *_pairs(), *_integers(), _tf32()]
+    bytes_widened = [
+        _of_bytes("e4m3", ml_dtypes.float8_e4m3fn),
+        _of_bytes("e5m2", ml_dtypes.float8_e5m2),
+    ]
+    return [*_narrowing(), *_widening(), *_pairs(), *_integers(), _tf32(), *bytes_widened]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.spaces.emulation.instructions.products import fragments as f
@@ -34,6 +36,7 @@ class _Mma:
     accumulator: str = "float"
     low: int = -8
     high: int = 8
+    arch: str = "sm_80"
 
 
 def _tf32(values: Array) -> Array:
@@ -89,6 +92,20 @@ def _bytes(kind: str, depth: int) -> _Mma:
     )
 
 
+def _byte_floats(kind: str, dtype: type[Any]) -> _Mma:
+    """Factors of 8 bits that are floats, which hold whole numbers up to 8."""
+    return _Mma(
+        f"m16n8k32.row.col.f32.{kind}.{kind}.f32",
+        "10 Matrix Fragments for mma.m16n8k32",
+        (16, 8, 32),
+        f.A_M16K32_S8,
+        f.B_K32N8_S8,
+        f.ACCUMULATOR,
+        lambda values: values.astype(dtype),
+        arch="sm_89",
+    )
+
+
 _FORMS = [
     *(
         _narrow(name, depth, encode)
@@ -118,6 +135,8 @@ _FORMS = [
         encode=_tf32,
     ),
     *(_bytes(kind, depth) for kind in ("s8", "u8") for depth in (32, 16)),
+    _byte_floats("e4m3", ml_dtypes.float8_e4m3fn),
+    _byte_floats("e5m2", ml_dtypes.float8_e5m2),
     _Mma(
         "m8n8k16.row.col.s32.s8.s8.s32",
         "3 Matrix Fragments for mma.m8n8k16",
@@ -173,6 +192,7 @@ def _program(form: _Mma) -> Program:
         source=_source(form.name, counts, form.word, word),
         make=lambda rng: _random(form, rng),
         expect=expect,
+        arch=form.arch,
     )
 
 

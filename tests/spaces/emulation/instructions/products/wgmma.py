@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 
 from tests.spaces.emulation.instructions.products.fragments import A_M16K16, registers
@@ -17,6 +18,15 @@ from tests.spaces.emulation.instructions.program import Array, Arrays, Program, 
 from tests.spaces.emulation.instructions.rounding import bfloat_bits
 
 _SECTION = "PTX ISA 9.1, 9.7.15.5.1 Register Fragments and Shared Memory Matrix Layouts, 9.7.15.5.2"
+
+_TYPES = {
+    "f16": np.float16,
+    "tf32": np.float32,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
 
 Lay = Callable[[int, int], Layout]
 """From an operand's rows and the bytes of each."""
@@ -51,8 +61,7 @@ class Wgmma:
 def _encode(values: Array, kind: str) -> Array:
     if kind == "bf16":
         return bfloat_bits(values.astype(np.float32))
-    types = {"f16": np.float16, "tf32": np.float32, "s8": np.int8, "u8": np.uint8}
-    return values.astype(types[kind])
+    return values.astype(_TYPES[kind])
 
 
 def _in(swizzle_bytes: int) -> Lay:
@@ -83,6 +92,8 @@ _FORMS = [
     Wgmma("", 64, 16, kinds="f32.tf32.tf32", step=8),
     Wgmma("", 64, 64, kinds="s32.s8.s8", step=32, low=-128, high=127),
     Wgmma("", 16, 64, kinds="s32.u8.u8", step=32, low=0, high=255),
+    Wgmma("", 64, 64, kinds="f32.e4m3.e4m3", step=32),
+    Wgmma("scale-d-0", 16, 64, kinds="f32.e5m2.e5m2", step=32, scale_d=0),
 ]
 
 _ACCUMULATORS = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
