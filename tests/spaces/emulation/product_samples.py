@@ -21,7 +21,7 @@ from tests.spaces.templates.tensor_cores.products import (
 from tuner.candidate import of_knobs
 from tuner.task import Task
 
-_ON_TENSOR_CORES = ("kernel:ampere-", "kernel:hopper-")
+_ON_TENSOR_CORES = ("kernel:ada-", "kernel:ampere-", "kernel:hopper-")
 
 
 def drawn(target: str, number: int, programs: Programs = PROGRAMS) -> Iterator[Sample]:
