@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import replace_vars, straight_bindings
 from spaces.lowering.weights.constants import UNPACKS
 
 ROUNDED_ROWS = "tuner.rows_in_bytes"
@@ -65,32 +64,26 @@ class _Weight:
 
 def round_rows(module: Any) -> Any:
     """A module whose products of such weights have rows of bytes."""
-    graph = module[_GRAPH]
-    bindings = straight_bindings(graph)
-    values = {b.var: b.value for b in bindings or ()}
-    weights = {var: w for var, value in values.items() if (w := _read(module, value)) is not None}
-    if not weights or bindings is None:
-        return module
-    from tvm import relax
+    from tvm.relax.analysis import get_var2val
+    from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    builder = relax.BlockBuilder(module)
-    by: dict[Any, Any] = {}
-    with builder.function("anew", [*graph.params]):
-        with builder.dataflow():
-            for binding in bindings:
-                call = binding.value
-                if _is_product(call, weights):
-                    x = replace_vars(call.args[0], by)
-                    by[binding.var] = _emit(builder, x, weights[call.args[1]])
-                else:
-                    by[binding.var] = builder.emit(replace_vars(call, by))
-            result = builder.emit_output(replace_vars(graph.body.body, by))
-        builder.emit_func_output(result)
-    found = builder.get()
-    anew = tvm_compat.with_attrs_of_graph(found["anew"], graph)
-    del found["anew"]
-    found[_GRAPH] = anew
-    return found
+    graph = module[_GRAPH]
+    values = get_var2val(graph)
+    weights = {var: w for var, value in values.items() if (w := _read(module, value)) is not None}
+    if not weights:
+        return module
+
+    @mutator
+    class Rounder(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            changed = super().visit_call_(call)
+            if not _is_product(call, weights):
+                return changed
+            return _emit(self.builder_, changed.args[0], weights[call.args[1]])
+
+    rounder = Rounder(module)
+    rounder.builder_.update_func(module.get_global_var(_GRAPH), rounder.visit_expr(graph))
+    return rounder.builder_.get()
 
 
 def _read(module: Any, value: Any) -> _Weight | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import builder_without, replace_vars, straight_bindings
+from spaces.lowering.relax_rewrite import replace_vars, straight_bindings
 from spaces.lowering.weights.constants import unpacks
 from spaces.lowering.weights.widening import WIDENS
 
@@ -42,10 +42,7 @@ def unpack_in_products(module: Any, packed: Container[str]) -> Any:
     Args:
         packed: names of the parameters that hold packed weights.
     """
-    graph = module[_GRAPH]
-    bindings = straight_bindings(graph)
-    if bindings is None:
-        return module
+    bindings = _list_bindings(module[_GRAPH])
     programs = {b.var: found for b in bindings if (found := _read(module, b)) is not None}
     made = {
         var: program
@@ -56,12 +53,24 @@ def unpack_in_products(module: Any, packed: Container[str]) -> Any:
             and all(_is_packed(operand, packed) for operand in program.operands)
         )
     }
-    return _write(module, graph, bindings, programs, made) if made else module
+    return _write(module, bindings, programs, made) if made else module
+
+
+def _list_bindings(graph: Any) -> list[Any]:
+    """The bindings of a graph's dataflow."""
+    from tvm import relax
+
+    blocks = [b for b in graph.body.blocks if isinstance(b, relax.DataflowBlock)]
+    found = [binding for block in blocks for binding in block.bindings]
+    return [binding for binding in found if isinstance(binding, relax.VarBinding)]
 
 
 def _is_widening(module: Any, program: _Program) -> bool:
+    """Whether a program makes float32 of one operand and does nothing else."""
     calls = [b.value for b in program.bindings if tvm_compat.is_call_tir(b.value)]
-    return len(calls) == 1 and tvm_compat.attribute(module[calls[0].args[0]], WIDENS) is not None
+    if len(calls) != 1 or len(program.operands) != 1:
+        return False
+    return tvm_compat.attribute(module[calls[0].args[0]], WIDENS) is not None
 
 
 def _is_packed(operand: Any, packed: Container[str]) -> bool:
@@ -152,14 +161,14 @@ def _is_product(module: Any, call: Any) -> bool:
 
 
 def _write(
-    module: Any,
-    graph: Any,
-    bindings: Sequence[Any],
-    programs: dict[Any, _Program],
-    made: dict[Any, _Program],
+    module: Any, bindings: Sequence[Any], programs: dict[Any, _Program], made: dict[Any, _Program]
 ) -> Any:
-    builder = builder_without(module, {_GRAPH})
-    joined: dict[Any, tuple[Any, list[Any]]] = {}
+    """A module whose graph calls programs that make some of their operands themselves."""
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    builder = relax.BlockBuilder(module)
+    joined: list[tuple[Any, Any, list[Any]]] = []
     for binding in bindings:
         program = programs.get(binding.var)
         if program is None or binding.var in made:
@@ -167,9 +176,21 @@ def _write(
         inner = [o for o in program.operands if o in made and _multiplies(module, program, o)]
         if inner:
             function, operands = _join(program, {o: made[o] for o in inner})
-            name = _name(binding.value)
-            joined[binding.var] = builder.add_func(function, f"{name}_of_packed"), operands
-    return _graph(builder, graph, bindings, joined)
+            name = f"{_name(binding.value)}_of_packed"
+            joined.append((binding.value, builder.add_func(function, name), operands))
+
+    @mutator
+    class Joiner(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            for value, function, operands in joined:
+                if value.same_as(call):
+                    return relax.Call(function, [self.visit_expr(o) for o in operands])
+            return super().visit_call_(call)
+
+    joiner = Joiner(builder.get())
+    graph = module.get_global_var(_GRAPH)
+    joiner.builder_.update_func(graph, joiner.visit_expr(module[graph]))
+    return joiner.builder_.get()
 
 
 def _name(call: Any) -> str:
@@ -216,27 +237,3 @@ def _emit(builder: Any, program: _Program, by: dict[Any, Any]) -> Any:
     for binding in program.bindings:
         by[binding.var] = builder.emit(replace_vars(binding.value, by))
     return by[program.result]
-
-
-def _graph(
-    builder: Any,
-    graph: Any,
-    bindings: Sequence[Any],
-    joined: dict[Any, tuple[Any, list[Any]]],
-) -> Any:
-    from tvm import relax
-
-    by: dict[Any, Any] = {}
-    with builder.function(_GRAPH, [*graph.params]):
-        with builder.dataflow():
-            for binding in bindings:
-                value = binding.value
-                if binding.var in joined:
-                    function, operands = joined[binding.var]
-                    value = relax.Call(function, operands)
-                by[binding.var] = builder.emit(replace_vars(value, by))
-            result = builder.emit_output(replace_vars(graph.body.body, by))
-        builder.emit_func_output(result)
-    module = builder.get()
-    module[_GRAPH] = tvm_compat.with_attrs_of_graph(module[_GRAPH], graph)
-    return module

@@ -12,7 +12,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES
 from spaces.lowering.relax_rewrite import with_graphs
-from spaces.lowering.weights.constants import UNPACKS
+from spaces.lowering.weights.constants import UNPACKS, unpacks
 
 _PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 _WIDE = "float32"
@@ -25,14 +25,21 @@ _PATTERN, _OPAQUE = "op_pattern", 8
 def widen_products(module: Any) -> Any:
     """A module in which products of halves that are summed in float32 are products of float32."""
     from tvm import relax
+    from tvm.relax.analysis import get_var2val
     from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
     builder = relax.BlockBuilder(module)
+    graphs = [f for f in module.functions.values() if tvm_compat.is_relax_function(f)]
+    values = {var: value for graph in graphs for var, value in get_var2val(graph).items()}
+
+    def is_weight(operand: Any) -> bool:
+        made = values.get(operand)
+        return tvm_compat.is_constant(operand) or (made is not None and unpacks(module, made))
 
     def changed(call: Any, _found: Any) -> Any:
         if tvm_compat.operator_name(call) not in _PRODUCTS or not _is_narrow(call):
             return call
-        operands = [_widen(builder, operand) for operand in call.args]
+        operands = [_widen(builder, o, UNPACKS if is_weight(o) else WIDENS) for o in call.args]
         return relax.Call(call.op, operands, call.attrs, call.ty_args)
 
     def rewrite(graph: Any) -> Any:
@@ -52,14 +59,17 @@ def _is_narrow(call: Any) -> bool:
     return str(call.ty.dtype) == _WIDE and all(kind in HALVES for kind in types)
 
 
-def _widen(builder: Any, operand: Any) -> Any:
-    """An operand in float32, by a program of its own that a product can take in."""
+def _widen(builder: Any, operand: Any, kind: str) -> Any:
+    """An operand in float32, by a program of its own that a product can take in.
+
+    Args:
+        kind: the program's attribute.
+    """
     from tvm import te
 
     def widened(narrow: Any) -> Any:
         return te.compute(narrow.shape, lambda *place: narrow(*place).astype(_WIDE), name="widened")
 
-    kind = UNPACKS if tvm_compat.is_constant(operand) else WIDENS
     return builder.call_te(
         widened, operand, primfunc_name_hint="widened", primfunc_attrs={kind: True}
     )
