@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
-
-WIDE = "float32"
-"""The type that halves are accumulated in and then rounded from, as onnxruntime and PyTorch do."""
+from spaces.ir.element_types import HALVES, WIDE
 
 
 def wide_of(dtype: str) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 
 HALVES = ("float16", "bfloat16")
 """Floats of 16 bits, whose sums are accumulated in float32."""
+WIDE = "float32"
+"""The type that halves are accumulated in and then rounded from, as onnxruntime and PyTorch do."""
 NUMPY_FLOATS = ("float16", "float32", "float64")
 """The floating point types that NumPy has of its own."""
 

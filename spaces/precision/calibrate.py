@@ -7,9 +7,10 @@ from typing import Any
 
 from spaces.codegen.executable import LoadedModel
 from spaces.frontends.model import Model
-from spaces.frontends.precision import WIDE, in_type
+from spaces.frontends.precision import in_type
 from spaces.import_check.plain_code import compile_untuned, target_here
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import WIDE
 from spaces.lowering.relax_rewrite import (
     builder_without,
     replace_vars,

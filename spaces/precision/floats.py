@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.precision import WIDE, in_type
+from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import numpy_dtype
+from spaces.ir.element_types import WIDE, numpy_dtype
 from spaces.lowering.relax_rewrite import constant, summed_in
 from spaces.precision.products import Change
 

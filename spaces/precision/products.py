@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spaces.frontends.precision import WIDE
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import SUMMING
 
 Array = npt.NDArray[Any]

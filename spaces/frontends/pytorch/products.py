@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces.frontends.precision import WIDE, in_type, wide_of
+from spaces.frontends.precision import in_type, wide_of
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, WIDE
 
 Converter = Callable[[Any, Any], Any]
 """Gives an expression for a node and TVM's importer."""

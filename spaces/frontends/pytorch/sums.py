@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.precision import WIDE, in_type
+from spaces.frontends.precision import in_type
 from spaces.frontends.pytorch.products import Converter
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, WIDE
 
 _SUMS = (
     *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "var.correction"),

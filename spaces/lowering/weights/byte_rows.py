@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import WIDE
+from spaces.lowering.weights.codes import Codes, take_code
 from spaces.lowering.weights.constants import UNPACKS
 
 ROUNDED_ROWS = "tuner.rows_in_bytes"
@@ -50,16 +52,9 @@ class _Weight:
 
     def read(self, packed: Any, column: Any, place: Any) -> Any:
         """The code at a place, of uint8."""
-        from tvm import tirx
-
-        each = 8 // self.bits
-        byte = packed[column, place // (_GROUP * each) * _GROUP + place % _GROUP]
-        code = byte >> tirx.const(8 - self.bits, "uint8")
-        mask = tirx.const((1 << self.bits) - 1, "uint8")
-        for number in reversed(range(each - 1)):
-            here = (byte >> tirx.const(number * self.bits, "uint8")) & mask
-            code = tirx.Select(place % (_GROUP * each) // _GROUP == number, here, code)
-        return code
+        run = _GROUP * (8 // self.bits)
+        byte = packed[column, place // run * _GROUP + place % _GROUP]
+        return take_code(byte, "uint8", place % run // _GROUP, self.bits)
 
 
 def round_rows(module: Any) -> Any:
@@ -145,8 +140,8 @@ def _read_row(x: Any, place: Sequence[Any], weight: _Weight) -> Any:
     *front, tile, row, term, height = place
     row = tile * height + row
     inside = tirx.all(row < x.shape[-2], term < weight.depth)
-    zero = tirx.const(0.0, "float32")
-    return tirx.if_then_else(inside, x[(*front, row, term)].astype("float32"), zero)
+    zero = tirx.const(0.0, WIDE)
+    return tirx.if_then_else(inside, x[(*front, row, term)].astype(WIDE), zero)
 
 
 def _scales(x: Any, weight: _Weight, rows: Sequence[Any]) -> Any:
@@ -163,7 +158,7 @@ def _scales(x: Any, weight: _Weight, rows: Sequence[Any]) -> Any:
     whole = te.compute(
         shape, lambda *i: te.sum(number(i, total) - most(*i), axis=total), name="whole"
     )
-    none = tirx.const(float("nan"), "float32")
+    none = tirx.const(float("nan"), WIDE)
     return te.compute(
         shape, lambda *i: tirx.Select(tirx.isnan(whole(*i)), none, most(*i) / _TOP), name="scale"
     )
@@ -178,7 +173,7 @@ def _bytes(x: Any, scales: Any, weight: _Weight) -> Any:
         *front, at = place
         scale = scales(*front, at // weight.block)
         number = _read_row(x, (*front, weight.find_term(at), height), weight) / scale
-        number = tirx.Select(scale > 0.0, number, tirx.const(0.0, "float32"))
+        number = tirx.Select(scale > 0.0, number, tirx.const(0.0, WIDE))
         return tirx.nearbyint(tirx.max(tirx.min(number, _TOP), -_TOP)).astype("int8")
 
     shape = (*scales.shape[:-1], weight.blocks * weight.block)
@@ -196,7 +191,7 @@ def _sums(rounded: Any, scales: Any, weight: _Weight) -> Any:
 
     totals = te.compute(scales.shape, add, name="totals")
     return te.compute(
-        scales.shape, lambda *i: totals(*i).astype("float32") * scales(*i), name="row_sums"
+        scales.shape, lambda *i: totals(*i).astype(WIDE) * scales(*i), name="row_sums"
     )
 
 
@@ -221,12 +216,13 @@ def _product(rounded: Any, scales: Any, sums: Any, packed: Sequence[Any], weight
     codes = of_columns(
         "codes", weight.blocks * weight.block, lambda n, at: weight.read(codes_of, n, at), "uint8"
     )
-    steps = of_columns("steps", weight.blocks, lambda n, b: weight_scales[n, b], "float32")
+    steps = of_columns("steps", weight.blocks, lambda n, b: weight_scales[n, b], WIDE)
     middle = 2.0 ** (weight.bits - 1)
     zeros = None
     if zeros_of:
+        points = Codes(zeros_of[0], weight.bits)
         zeros = of_columns(
-            "zeros", weight.blocks, lambda n, b: _zero(zeros_of[0], weight, n, b), "float32"
+            "zeros", weight.blocks, lambda n, b: points.read(points.tensor, (n, b)), WIDE
         )
     term = te.reduce_axis((0, weight.block), "term")
     dots = te.compute(
@@ -242,7 +238,7 @@ def _product(rounded: Any, scales: Any, sums: Any, packed: Sequence[Any], weight
 
     def add(*place: Any) -> Any:
         *row, n = place
-        dot = dots(block, *place).astype("float32") * scales(*row, block)
+        dot = dots(block, *place).astype(WIDE) * scales(*row, block)
         zero = middle if zeros is None else zeros(n, block)
         return te.sum((dot - zero * sums(*row, block)) * steps(n, block), axis=block)
 
@@ -260,18 +256,3 @@ def _cut(product: Any, shape: Sequence[Any]) -> Any:
         return product(*front, row // height, row % height, column)
 
     return te.compute([*shape], read, name="rows")
-
-
-def _zero(zeros: Any, weight: _Weight, column: Any, block: Any) -> Any:
-    """The zero point of a block, packed along blocks or a float, in float32."""
-    from tvm import tirx
-
-    if zeros.dtype != "uint8":
-        return zeros[column, block].astype("float32")
-    each = 8 // weight.bits
-    byte = zeros[column, block // each].astype("int32")
-    code = byte >> (8 - weight.bits)
-    for number in reversed(range(each - 1)):
-        here = (byte >> (number * weight.bits)) & ((1 << weight.bits) - 1)
-        code = tirx.Select(block % each == number, here, code)
-    return code.astype("float32")

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import with_graphs
 from spaces.lowering.weights.constants import UNPACKS, unpacks
 
 _PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
-_WIDE = "float32"
 WIDENS = "tuner.widens"
 """Attribute of a program that makes float32 of halves that a run computes."""
 _PATTERN, _OPAQUE = "op_pattern", 8
@@ -56,7 +55,7 @@ def widen_products(module: Any) -> Any:
 
 def _is_narrow(call: Any) -> bool:
     types = [str(operand.ty.dtype) for operand in call.args]
-    return str(call.ty.dtype) == _WIDE and all(kind in HALVES for kind in types)
+    return str(call.ty.dtype) == WIDE and all(kind in HALVES for kind in types)
 
 
 def _widen(builder: Any, operand: Any, kind: str) -> Any:
@@ -68,7 +67,7 @@ def _widen(builder: Any, operand: Any, kind: str) -> Any:
     from tvm import te
 
     def widened(narrow: Any) -> Any:
-        return te.compute(narrow.shape, lambda *place: narrow(*place).astype(_WIDE), name="widened")
+        return te.compute(narrow.shape, lambda *place: narrow(*place).astype(WIDE), name="widened")
 
     return builder.call_te(
         widened, operand, primfunc_name_hint="widened", primfunc_attrs={kind: True}

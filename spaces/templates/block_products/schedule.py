@@ -12,6 +12,7 @@ from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.templates.base import Knobs
 from spaces.templates.block_products.shape import BlockProduct, Stages, find_stages
 from spaces.templates.contraction import register_tile as k
+from spaces.templates.contraction.tile_stages import pack_ahead
 
 _VECTOR_BYTES = 64
 
@@ -49,23 +50,13 @@ def write_product(schedule: Any, p: BlockProduct, knobs: Knobs, lanes: int) -> N
 def _pack(schedule: Any, stages: Stages, width: int) -> None:
     """Lay codes out in panels of columns, groups of terms next to one another, and what there is
     for each column and block in panels; constants are packed ahead."""
-    packed = schedule.cache_read(stages.codes, 0, "global")
-    schedule.annotate(packed, tvm_compat.PREPROC, 1)
+    pack_ahead(schedule, stages.codes, 0, _groups(width))
     schedule.annotate(stages.codes, PADDED_AHEAD, 1)
-    source = schedule.get(stages.codes).reads[0].source
-    zero = _zero_of(source)
-    schedule.transform_layout(stages.codes, ("read", 0), _groups(width), pad_value=zero)
     schedule.transform_layout(stages.codes, ("write", 0), _groups(width))
     for stage in stages.before:
         schedule.annotate(stage, tvm_compat.PREPROC, 1)
         schedule.transform_layout(stage, ("write", 0), _panels(width))
     schedule.set_scope(stages.dots, 0, "local")
-
-
-def _zero_of(tensor: Any) -> Callable[..., Any]:
-    from tvm import tirx
-
-    return lambda *_: tirx.const(0, str(tensor.dtype))
 
 
 def _groups(width: int) -> Callable[..., list[Any]]:

@@ -23,7 +23,7 @@ from spaces.templates.contraction.knob_model import (
 from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
-from spaces.templates.contraction.tile_stages import in_parallel, pad, write_back
+from spaces.templates.contraction.tile_stages import in_parallel, pack_ahead, pad, write_back
 from spaces.templates.contraction.weights import find_panel_dims
 
 _COPY_CHUNK = 2048
@@ -158,19 +158,9 @@ def _pack_sources(schedule: Any, stage: Any, dim: int, width: int) -> None:
     if places is None:
         raise Unsuitable("packed weights cannot be packed along this axis")
     for number, (place, region) in enumerate(zip(places, block.reads, strict=True)):
-        copy = schedule.cache_read(stage, number, "global")
-        schedule.annotate(copy, tvm_compat.PREPROC, 1)
         others = [d for d in range(len(region.region)) if d != place]
-        panels, zero = _panels(place, width, others), _zero_of(region.source)
-        schedule.transform_layout(stage, ("read", number), panels, pad_value=zero)
+        pack_ahead(schedule, stage, number, _panels(place, width, others))
     schedule.annotate(stage, PADDED_AHEAD, 1)
-
-
-def _zero_of(tensor: Any) -> Any:
-    """What gives a zero of a tensor's type for any place."""
-    from tvm import tirx
-
-    return lambda *_: tirx.const(0, str(tensor.dtype))
 
 
 def _reduction_order(c: Contraction, operand: int) -> list[int]:

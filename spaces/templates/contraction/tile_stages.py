@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -66,3 +66,19 @@ def in_parallel(schedule: Any, block: Any, chunk: int) -> None:
     fused = schedule.fuse(*loops[:outside]) if outside > 1 else loops[0]
     if prod(extents[:outside]) > 1:
         schedule.parallel(fused)
+
+
+def pack_ahead(schedule: Any, stage: Any, number: int, layout: Callable[..., list[Any]]) -> None:
+    """Have a constant that a stage reads packed ahead in another layout, zeros where it is padded.
+
+    Args:
+        number: of the constant among what the stage reads.
+    """
+    from tvm import tirx
+
+    kind = str(schedule.get(stage).reads[number].source.dtype)
+    copy = schedule.cache_read(stage, number, "global")
+    schedule.annotate(copy, tvm_compat.PREPROC, 1)
+    schedule.transform_layout(
+        stage, ("read", number), layout, pad_value=lambda *_: tirx.const(0, kind)
+    )

@@ -15,7 +15,6 @@ from typing import Any
 from spaces.frontends.onnx.contributed.text import has, read_attribute
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     FIRST,
-    Codes,
     count_bits,
     emit_unpacked,
     pack,
@@ -23,11 +22,12 @@ from spaces.frontends.onnx.converters.elementwise.packed_codes import (
 )
 from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.frontends.onnx.sizes import Size
-from spaces.frontends.precision import WIDE, in_type
+from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import is_float
+from spaces.ir.element_types import WIDE, is_float
 from spaces.lowering.relax_rewrite import constant
 from spaces.lowering.weights.byte_rows import ROUNDED_ROWS
+from spaces.lowering.weights.codes import Codes
 
 _BITS = (2, 4, 8)
 IN_BYTES = 4

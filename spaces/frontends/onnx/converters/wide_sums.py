@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.precision import WIDE
 from spaces.ir import tvm_compat
-from spaces.ir.element_types import HALVES
+from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import SUMMING, summed_in
 
 

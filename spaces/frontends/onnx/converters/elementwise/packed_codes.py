@@ -1,52 +1,20 @@
-"""Numbers of 2, 4 and 8 bits, several of them in a byte, and programs that make floats of them.
+"""Programs that make floats of packed numbers (`spaces.lowering.weights.codes`).
 
-A byte holds the first of its numbers in its lowest bits. Constants stay packed in the module, see
-`spaces.lowering.weights.constants`.
+Constants stay packed in the module, see `spaces.lowering.weights.constants`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spaces.frontends.precision import WIDE
 from spaces.lowering.relax_rewrite import constant
+from spaces.lowering.weights.codes import Codes
 from spaces.lowering.weights.constants import UNPACKS
 
 FIRST = {"int4": -8, "int2": -2, "uint4": 0, "uint2": 0}
 """Types of less than a byte, and the number that each has as code 0 here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """Numbers of so many bits, packed along their last axis.
-
-    Attributes:
-        tensor: of uint8; or of floats, which are what they are.
-    """
-
-    tensor: Any
-    bits: int
-
-    def read(self, tensor: Any, place: Sequence[Any]) -> Any:
-        """One of them in float32, within a tensor program whose operand is `tensor`."""
-        from tvm import tirx
-
-        *front, last = place
-        if tensor.dtype != "uint8":
-            return tensor[(*front, last)].astype(WIDE)
-        each = 8 // self.bits
-        byte = tensor[(*front, last // each)].astype("int32")
-        if each == 1:
-            return byte.astype(WIDE)
-        code = byte >> (8 - self.bits)
-        for number in reversed(range(each - 1)):  # no shift by a place: it would have 64 bits
-            here = (byte >> (number * self.bits)) & ((1 << self.bits) - 1)
-            code = tirx.Select(last % each == number, here, code)
-        return code.astype(WIDE)
 
 
 def count_bits(dtype: str) -> int:

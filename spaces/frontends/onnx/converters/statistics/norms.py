@@ -9,12 +9,8 @@ from typing import Any
 from spaces.frontends.onnx.converters.statistics.group_norm import group_norm
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.frontends.onnx.sizes import Size
-from spaces.frontends.precision import (
-    WIDE,
-    in_type,
-    wide_of,
-)
-from spaces.ir.element_types import HALVES
+from spaces.frontends.precision import in_type, wide_of
+from spaces.ir.element_types import HALVES, WIDE
 
 _STASH = MappingProxyType({1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"})
 """Types of ONNX that statistics are given in."""

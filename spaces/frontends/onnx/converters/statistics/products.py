@@ -10,11 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from spaces.frontends.onnx.node import Convert, Node
-from spaces.frontends.precision import (
-    WIDE,
-    in_type,
-)
-from spaces.ir.element_types import HALVES, is_float
+from spaces.frontends.precision import in_type
+from spaces.ir.element_types import HALVES, WIDE, is_float
 
 
 def _product(node: Node, builder: Any) -> Any:
