@@ -44,7 +44,7 @@ class Product:
     """One row.
 
     Attributes:
-        kind: `float16`, `bfloat16`, or `int4`.
+        kind: `float16`, `bfloat16`, `int4`, or `float32`, which halves race.
         level: `accuracy_level` of a product of 4 bits.
     """
 
@@ -102,12 +102,13 @@ def _row(
             if product.kind != "int4":
                 wide = Product("float32", product.rows, product.depth, product.columns)
                 _write(wide, other)
-                run = runs / wide.name.replace(" ", "-")
+                run = runs / f"{wide.name} beside {product.kind}".replace(" ", "-")
                 tune_file(other, run, target, options.time_budget)
                 peer = ("ours", other)
+            sides = {"ours": ("ours", ours), "peer": peer}
+            raced = race_sides(sides, cores, [0], options.rounds)
         except TunerError as error:
             return {**row, "failure": str(error)}
-        raced = race_sides({"ours": ("ours", ours), "peer": peer}, cores, [0], options.rounds)
     samples = {name: of_side[0] for name, of_side in raced.samples_ms.items()}
     row |= {"failed": raced.failed, "error": raced.errors.get("ours"),
             **{f"{name}_ms": spread(found) for name, found in samples.items()}}  # fmt: skip

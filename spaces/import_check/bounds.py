@@ -36,12 +36,12 @@ def coarsest_step(proto: Any) -> float:
     import onnx
 
     levels = (a.i for n in proto.graph.node for a in n.attribute if a.name == "accuracy_level")
-    if any(level == IN_BYTES for level in levels):
-        return _OF_BYTES
+    bytes_allowed = any(level == IN_BYTES for level in levels)
 
     kinds = types_in(proto)
     names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
-    return max((eps_of(name) for kind, name in names.items() if kind in kinds), default=0.0)
+    steps = [eps_of(name) for kind, name in names.items() if kind in kinds]
+    return max([*steps, _OF_BYTES * bytes_allowed])
 
 
 def types_in(proto: Any) -> set[int]:

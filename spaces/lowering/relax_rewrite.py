@@ -9,12 +9,16 @@ from typing import Any
 from spaces.ir import tvm_compat
 
 
-def with_graphs(module: Any, rewrite: Callable[[Any], Any]) -> Any:
-    """A module with each of its graphs rewritten; its tensor programs stay."""
+def with_graphs(module: Any, rewrite: Callable[[Any], Any], only: str = "") -> Any:
+    """A module with each of its graphs rewritten; its tensor programs stay.
+
+    Args:
+        only: name of the one that is rewritten; empty for all.
+    """
     from tvm.ir import IRModule
 
     functions = {
-        gv: rewrite(f) if tvm_compat.is_relax_function(f) else f
+        gv: rewrite(f) if tvm_compat.is_relax_function(f) and only in ("", str(gv.name_hint)) else f
         for gv, f in module.functions.items()
     }
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -77,11 +81,12 @@ def tir_calls(module: Any) -> list[Any]:
     return found
 
 
-def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
+def with_tir_calls(module: Any, change: Callable[[Any], Any], only: str = "") -> Any:
     """A module with its graphs' calls to tensor programs changed.
 
     Args:
         change: gives a call for a call; it may be called again with a call that it gave.
+        only: as of `with_graphs`.
     """
     from tvm.relax.dpl import is_op, rewrite_call
 
@@ -91,7 +96,7 @@ def with_tir_calls(module: Any, change: Callable[[Any], Any]) -> Any:
         )  # else a variable bound to one
 
     pattern = is_op("relax.call_tir")(varg_default_wildcard=True)
-    return with_graphs(module, lambda graph: rewrite_call(pattern, changed, graph))
+    return with_graphs(module, lambda graph: rewrite_call(pattern, changed, graph), only)
 
 
 def builder_without(module: Any, gone: Container[str]) -> Any:

@@ -1,8 +1,8 @@
 """Leave out tests whether a packed weight is padding, where its codes and scales are padded too.
 
 Where columns do not fill whole panels, TVM reads a zero in the place of a column that is not there,
-after a test for each lane. Of a stage that carries this mark what it reads has zeros there, and a
-code of zero with a scale of zero is a zero, so nothing needs to be tested.
+after a test for each lane. Of a stage that carries this mark what it reads has zeros there, so
+nothing needs to be tested: what it makes of them is in columns that nobody reads.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spaces.intrinsics.vnni import GROUP
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
 from spaces.lowering.weights.codes import Codes, take_code
@@ -24,7 +25,6 @@ _MOST_ROWS, _ROWS = 8, 4
 """Of a tile of rows, which are padded so that tiles are full; of a number that is not known."""
 _LANES = 16
 """Columns are padded to a multiple."""
-_GROUP = 4
 _GRAPH = "main"
 _TOP = 127.0
 
@@ -47,14 +47,14 @@ class _Weight:
     def find_term(self, place: Any) -> Any:
         """The term that is at a place, in the order of the terms."""
         each = 8 // self.bits
-        run = _GROUP * each
-        return place // run * run + place % _GROUP * each + place % run // _GROUP
+        run = GROUP * each
+        return place // run * run + place % GROUP * each + place % run // GROUP
 
     def read(self, packed: Any, column: Any, place: Any) -> Any:
         """The code at a place, of uint8."""
-        run = _GROUP * (8 // self.bits)
-        byte = packed[column, place // run * _GROUP + place % _GROUP]
-        return take_code(byte, "uint8", place % run // _GROUP, self.bits)
+        run = GROUP * (8 // self.bits)
+        byte = packed[column, place // run * GROUP + place % GROUP]
+        return take_code(byte, "uint8", place % run // GROUP, self.bits)
 
 
 def round_rows(module: Any) -> Any:
@@ -88,11 +88,16 @@ def _read(module: Any, value: Any) -> _Weight | None:
     if said is None:
         return None
     bits, block, depth, columns = map(int, said)
-    return _Weight(bits, block, depth, columns, tuple(value.args[1].fields))
+    operands = tuple(value.args[1].fields)
+    if not all(tvm_compat.is_constant(operand) for operand in operands):
+        return None  # nothing can be packed ahead
+    return _Weight(bits, block, depth, columns, operands)
 
 
 def _is_product(call: Any, weights: Any) -> bool:
-    return tvm_compat.operator_name(call) == "relax.matmul" and call.args[1] in weights
+    if tvm_compat.operator_name(call) != "relax.matmul" or call.args[1] not in weights:
+        return False
+    return len(tvm_compat.tensor_dims(call.args[0]) or ()) > 1
 
 
 def _emit(builder: Any, x: Any, weight: _Weight) -> Any:
@@ -156,7 +161,9 @@ def _scales(x: Any, weight: _Weight, rows: Sequence[Any]) -> Any:
 
     most = te.compute(shape, lambda *i: te.max(tirx.abs(number(i, top)), axis=top), name="most")
     whole = te.compute(
-        shape, lambda *i: te.sum(number(i, total) - most(*i), axis=total), name="whole"
+        shape,
+        lambda *i: te.sum(tirx.abs(number(i, total)) - most(*i), axis=total),
+        name="whole",
     )
     none = tirx.const(float("nan"), WIDE)
     return te.compute(

@@ -9,7 +9,7 @@ from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import tir_calls, with_tir_calls
 
 UNPACKS = "tuner.unpacks"
-"""Attribute of a tensor program that makes floats of packed numbers.
+"""Attribute of a tensor program that makes floats of packed or narrow numbers, or multiplies them.
 
 What follows from constants alone is computed while a model is lowered, so weights of 4 bits would
 become floats of 32, eight times as large. Operands of such programs are parameters of the graph
@@ -70,13 +70,16 @@ def hold_packed(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
     """A module that is given its packed weights as last parameters, and what these hold by name.
 
     Args:
-        name: what their names begin with.
+        name: what their names begin with, where no other parameter's does.
     """
     if not any(unpacks(module, call) for call in tir_calls(module)):
         return module, {}
     from tvm import relax
     from tvm.ir import IRModule
 
+    taken = [str(param.name) for param in module[_GRAPH].params]
+    while any(known.startswith(name) for known in taken):
+        name += "_"
     held: dict[str, Any] = {}
     variables: dict[Any, Any] = {}
 
@@ -95,7 +98,7 @@ def hold_packed(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
         return relax.Call(call.op, [call.args[0], operands, *call.args[2:]], call.attrs,
                           call.ty_args)  # fmt: skip
 
-    changed = with_tir_calls(module, change)
+    changed = with_tir_calls(module, change, _GRAPH)
     functions = dict(changed.functions.items())
     variable = changed.get_global_var(_GRAPH)
     graph = functions[variable]
@@ -117,7 +120,7 @@ def give_packed(module: Any, held: Mapping[str, Any]) -> Any:
 
 
 def unpacks(module: Any, call: Any) -> bool:
-    """Whether a call is one of a tensor program that makes floats of packed numbers."""
+    """Whether a call is one of a tensor program with that attribute."""
     if not tvm_compat.is_call_tir(call):
         return False
     return tvm_compat.attribute(module[call.args[0]], UNPACKS) is not None

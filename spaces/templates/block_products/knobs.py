@@ -18,7 +18,7 @@ from spaces.templates.base import Columns, Costs, as_rows
 from spaces.templates.block_products.shape import BlockProduct
 from spaces.templates.contraction import register_tile as k
 
-_BITS = 32
+BITS = 32
 """Of a sum."""
 _MOST_VECTORS = 8
 _SUM, _UNPACK, _STORE = 4.0, 2.0, 3.0
@@ -30,7 +30,7 @@ _BYTES_PER_CYCLE = 5.0
 
 def choices_of(p: BlockProduct, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     """Values of each knob."""
-    lanes = cpu.lanes(_BITS)
+    lanes = cpu.lanes(BITS)
     vectors = range(1, _MOST_VECTORS + 1)
     return {
         k.VECTORS: tuple(v for v in vectors if p.columns % (v * lanes) == 0),
@@ -42,8 +42,10 @@ def choices_of(p: BlockProduct, cpu: Cpu) -> dict[str, tuple[int, ...]]:
 
 def feasible(p: BlockProduct, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_]:
     """Whether each setting keeps to the limits of the shape."""
-    tiles = p.columns // (columns[k.VECTORS] * cpu.lanes(_BITS))
-    good = tiles % columns[k.COLUMN_BLOCK] == 0
+    width = columns[k.VECTORS] * cpu.lanes(BITS)
+    good = p.columns // width % columns[k.COLUMN_BLOCK] == 0
+    good &= p.columns - p.packed_columns < width  # codes are padded to whole panels, no further
+    good &= p.rows * columns[k.VECTORS] <= cpu.registers
     return np.asarray(good & ((columns[k.PARALLEL] == 1) | (_operations(p) <= 1e6)))
 
 
@@ -54,7 +56,7 @@ def _operations(p: BlockProduct) -> float:
 def estimate(p: BlockProduct, cpu: Cpu, columns: Columns) -> Mapping[str, npt.NDArray[np.float64]]:
     """Parts of an analytic estimate, in cycles."""
     vectors = columns[k.VECTORS] * 1.0
-    tiles = p.columns / (vectors * cpu.lanes(_BITS))
+    tiles = p.columns / (vectors * cpu.lanes(BITS))
     groups = p.block / GROUP
     spilled = np.maximum(2 * p.rows * vectors - cpu.registers + 4, 0.0)
     adds = groups * np.maximum(p.rows * vectors, np.maximum(4.0, p.rows * k.BROADCAST))

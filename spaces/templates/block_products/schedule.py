@@ -15,6 +15,8 @@ from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.tile_stages import pack_ahead
 
 _VECTOR_BYTES = 64
+_MOST_GROUPS = 8
+"""Of a block, that are summed in one step of a loop."""
 
 
 def write_product(schedule: Any, p: BlockProduct, knobs: Knobs, lanes: int) -> None:
@@ -105,7 +107,7 @@ def _multiply(schedule: Any, p: BlockProduct, dots: Any, vectors: int, lanes: in
         lanes=lanes,
         depth=p.block,
         step=1,
-        unroll=p.block // GROUP,
+        unroll=max(n for n in range(1, _MOST_GROUPS + 1) if p.block // GROUP % n == 0),
         index_bits=p.index_bits,
     )
     register(dot)

@@ -28,7 +28,7 @@ class BlockProduct:
 
     Attributes:
         tiles: tiles of rows, over all outer dimensions; of an open number, for one shape.
-        rows: of a tile.
+        rows: of a tile; `columns` are padded, and the weight has `packed_columns`.
         blocks: of a sum, each of `block` terms.
         packed_bits: bits of the weight in memory for each number of it.
         symbolic: whether the number of tiles is known only when the program runs.
@@ -39,6 +39,7 @@ class BlockProduct:
     tiles: int
     rows: int
     columns: int
+    packed_columns: int
     blocks: int
     block: int
     packed_bits: float
@@ -116,6 +117,7 @@ def _read(schedule: Any, stages: Stages, values: Mapping[str, int]) -> BlockProd
         tiles=prod(size or 0 for size in sizes[:-2]),
         rows=sizes[-2] or 0,
         columns=sizes[-1] or 0,
+        packed_columns=int(schedule.get(stages.codes).reads[0].source.shape[0]),
         blocks=blocks or 0,
         block=block or 0,
         packed_bits=_count_bits(schedule.get(stages.codes)),

@@ -20,7 +20,6 @@ from spaces.templates.contraction import register_tile as k
 from tuner.task import Instance, Task
 
 _NAME = "kernel:block-product-1"
-_BITS = 32
 
 
 class BlockTemplate:
@@ -73,7 +72,7 @@ class BlockTemplate:
         return f"{knobs[k.VECTORS]}"
 
     def apply(self, schedule: Any, knobs: Knobs) -> Any:
-        lanes = self._cpu.lanes(_BITS)
+        lanes = self._cpu.lanes(model.BITS)
         write_product(Unchecked(schedule), self._product, knobs, lanes)
         return schedule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -14,7 +14,12 @@ from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
 from spaces.templates.contraction.roles import Roles, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
-from spaces.templates.contraction.weights import count_packed_bits, is_constant, list_constants
+from spaces.templates.contraction.weights import (
+    count_packed_bits,
+    is_constant,
+    list_constants,
+    list_panel_dims,
+)
 from tuner.task import Instance, Shapes, Task
 
 
@@ -247,6 +252,7 @@ def read_operands(match: Match, values: Mapping[str, int]) -> tuple[Operand, Ope
             constant=bits is None and is_constant(load, stage, constants),
             staged=stage is not None,
             packed_bits=bits,
+            panel_dims=() if bits is None else list_panel_dims(stage),
         )
         for load, stage, bits in zip(loads, stages, packed, strict=True)
     )
@@ -267,6 +273,11 @@ def view(
     """
     column, columns_of, rows, outer = chosen
     body, loads = match.main.body, factors(match.main) or []
+    if operands[columns_of].packed_bits is not None:
+        dim = axes[column].dims[columns_of]
+        if dim not in operands[columns_of].panel_dims:  # it is a stage like any other
+            first, second = (replace(operand, packed_bits=None) for operand in operands)
+            operands = first, second
     expressions = [*body.indices, *(i for load in loads for i in load.indices)]
     return Contraction(
         axes=axes,

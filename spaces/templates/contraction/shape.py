@@ -58,6 +58,7 @@ class Operand:
         staged: whether a stage of the program (such as padding) writes it.
         packed_bits: of a weight that a stage makes of narrower constants, as halves or codes and
             scales, how many bits of these there are for an element; None of any other operand.
+        panel_dims: the dimensions along which panels of such constants can be packed.
     """
 
     shape: tuple[int, ...]
@@ -65,6 +66,7 @@ class Operand:
     constant: bool
     staged: bool
     packed_bits: float | None = None
+    panel_dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ def is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
 
 def count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
     """Bits that a stage reads for each number that it makes of constants; None where it makes it
-    of anything else, of as many bits as it has, or reads so that no panels can be packed."""
+    of anything else, of as many bits as it has, or of nothing at some places."""
     sources = [region.source for region in stage.reads]
     if not sources or not all(rewrite.is_among(s, constants) for s in sources):
         return None
-    if all(find_panel_dims(stage, dim) is None for dim in range(len(stage.body.indices))):
+    if _tests(stage):
         return None
     sizes = [tvm_compat.param_shape(source) or [] for source in (stage.writes[0].source, *sources)]
     if not all(isinstance(size, int) and size for shape in sizes for size in shape):
@@ -36,6 +36,24 @@ def count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
     bits = [tvm_compat.element_bits(source.dtype) for source in sources]
     read = sum(count * each for count, each in zip(counts, bits, strict=True)) / elements
     return read if read < tvm_compat.element_bits(stage.writes[0].source.dtype) else None
+
+
+def _tests(stage: Any) -> bool:
+    """Whether what a stage writes depends on a condition, as of padding."""
+    import tvm_ffi
+    from tvm.ir import Call
+
+    def look(call: Any) -> Any:
+        name = str(getattr(call.op, "name", ""))
+        return tvm_ffi.VisitInterrupt(call) if name == tvm_compat.IF_THEN_ELSE else None
+
+    return tvm_ffi.structural_walk(stage.body, (Call, look)) is not None
+
+
+def list_panel_dims(stage: Any) -> tuple[int, ...]:
+    """Dimensions of what a stage writes along which panels of all that it reads can be packed."""
+    dims = range(len(stage.body.indices))
+    return tuple(dim for dim in dims if find_panel_dims(stage, dim) is not None)
 
 
 def find_panel_dims(stage: Any, dim: int) -> list[int] | None:

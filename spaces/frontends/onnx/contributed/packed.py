@@ -1,7 +1,8 @@
 """Operators on weights of 2, 4 and 8 bits, several of them in a byte, with a scale for each block.
 
 One program makes floats of them where they are needed (`packed_codes`). A product has them in the
-type of its other operand and sums in float32, whatever `accuracy_level` allows.
+type of its other operand and sums in float32. What lowers it is told whether `accuracy_level`
+allows rows of 8 bits (`spaces.lowering.weights.byte_rows`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from spaces.codegen.artifact import build_artifact, load_kernel
@@ -222,10 +223,12 @@ def test_a_row_with_a_number_that_is_none_has_no_number() -> None:
     program = PROGRAMS["of 4 bits"]
     machine = tvm.relax.VirtualMachine(compile_plainly(program.module, CPU).library, tvm.cpu())
     x = floats(3, 128)
-    x[0, 40], x[2, 7], x[1, 32:64] = np.nan, np.inf, 0.0
-    found = machine["main"](tvm.runtime.tensor(x)).numpy()
-    assert not np.isfinite(found[[0, 2]]).any()
-    assert np.isfinite(found[1]).all()
+    x[1, 32:64] = 0.0
+    for number in (np.nan, np.inf, -np.inf):
+        x[0, 40], x[2, 7] = number, number
+        found = machine["main"](tvm.runtime.tensor(x)).numpy()
+        assert np.isnan(found[[0, 2]]).all()
+        assert np.isfinite(found[1]).all()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
@@ -238,6 +241,33 @@ def test_a_kernel_reads_codes_packed(name: str) -> None:
     columns = -(-program.said["columns"] // 16) * 16
     depth = -(-program.said["depth"] // program.block) * program.block
     assert np.prod(codes.shape) == columns * depth * program.bits // 8
+
+
+@pytest.mark.parametrize("columns", [40, 71, 96])
+@pytest.mark.parametrize("cpu", ["znver4", "alderlake"])
+def test_tiles_reach_no_further_than_what_is_packed(cpu: str, columns: int) -> None:
+    """Of a CPU with vectors of 8 sums too, for which columns are padded to 16."""
+    target = f'{{"kind":"llvm","mcpu":"{cpu}","num-cores":2}}'
+    program = Program(4, 32, "", {"columns": columns, "depth": 64}, target=target)
+    for knobs in program.settings():
+        found = split(program.write(knobs))
+        assert found is not None
+        (codes,) = [p for p in found.packing.packed if p.dtype == "uint8"]
+        panels, _, width, _ = codes.shape
+        assert panels * width >= -(-columns // 16) * 16
+
+
+def test_rows_of_one_dimension_and_weights_that_a_run_gives_stay_floats() -> None:
+    proto, _ = product(4, 32, "", **SIZES, accuracy_level=4)
+    given = proto.graph.input[0].type.tensor_type.shape
+    del given.dim[0]
+    assert '"int8"' not in lowered(proto, WITH_VNNI).script()
+    proto, _ = product(4, 32, "", **SIZES, accuracy_level=4)
+    (scales,) = [t for t in proto.graph.initializer if t.name == "scales"]
+    proto.graph.initializer.remove(scales)
+    value = onnx.helper.make_tensor_value_info("scales", scales.data_type, scales.dims)
+    proto.graph.input.append(value)
+    assert '"int8"' not in lowered(proto, WITH_VNNI).script()
 
 
 @pytest.mark.parametrize(

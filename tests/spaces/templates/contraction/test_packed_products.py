@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from spaces.codegen.artifact import build_artifact, load_kernel
@@ -24,6 +25,7 @@ from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from tests.contracts.programs import write_down
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, lowered
+from tests.spaces.frontends.onnx.beside_onnxruntime import compare as compare_with_onnxruntime
 from tests.spaces.frontends.onnx.packed_networks import floats, product, unpack
 from tuner.dynamic.shapes import joint
 from tuner.task import Task
@@ -174,6 +176,33 @@ def test_a_weight_whose_terms_are_of_any_block_is_unpacked_before_its_product() 
     (task,) = extract(lowered(proto, CPU), CPU, shapes=joint([("m", (1, 6))]))
     (template, *_) = contraction_templates(task, match_contraction(task))
     assert k.IN_STEP not in template.choices[k.PACK_INSIDE]
+
+
+def test_a_weight_that_is_padded_before_its_product_is_no_packed_one() -> None:
+    """Tests for padding of another kind than that of panels are not left out."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 16, (64, 48)).astype("uint8")
+    packed = (codes[:, ::2] | codes[:, 1::2] << 4).tobytes()
+    element = onnx.TensorProto.UINT4
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> g (float[3, 72] x) => (float[3, 64] y) {
+        w = DequantizeLinear(codes, scales) p = Pad(w, pads) t = Transpose<perm = [1, 0]>(p)
+        y = MatMul(x, t) }"""
+    )
+    scales = rng.random(()).astype("float32")
+    pads = np.array([0, 16, 0, 8])
+    proto.graph.initializer.extend(
+        [
+            onnx.helper.make_tensor("codes", element, codes.shape, packed, raw=True),
+            onnx.numpy_helper.from_array(scales, "scales"),
+            onnx.numpy_helper.from_array(pads, "pads"),
+        ]
+    )
+    module = lowered(proto, CPU)
+    for task in extract(module, CPU):
+        for template in contraction_templates(task, match_contraction(task)):
+            assert k.IN_STEP not in template.choices.get(k.PACK_INSIDE, ())
+    compare_with_onnxruntime(proto, {"x": floats(3, 72)})
 
 
 def test_codes_of_a_byte_are_made_together() -> None:
