@@ -17,6 +17,7 @@ from spaces.ir.guard import note
 from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
+from spaces.lowering.byte_float_products import cast_in_products
 from spaces.lowering.concats import put_off_concats
 from spaces.lowering.folding import fold
 from spaces.lowering.host_results import on_device
@@ -29,7 +30,6 @@ from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     broadcast_infinities,
-    cast_in_products,
     move_biases_into_batch_norms,
     multiply_powers,
 )

@@ -36,9 +36,12 @@ SUMMING = frozenset(
     | {f"relax.nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")}
 )
 """Operators that add up products of their two operands."""
+FUSES, FUSES_AFTER, FUSES_NOTHING = "op_pattern", 4, 8
+"""TVM's attribute for what a tensor program may be fused with: what follows one that sums; for
+some, nothing."""
 
 
-def summed_in(call: Any, operands: Sequence[Any], dtype: str) -> Any:
+def sum_in(call: Any, operands: Sequence[Any], dtype: str) -> Any:
     """A call of an operator of `SUMMING` with other operands, whose sums, and result, are of a
     type."""
     import tvm

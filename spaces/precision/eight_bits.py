@@ -14,7 +14,7 @@ import numpy as np
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
-from spaces.lowering.relax_rewrite import constant, summed_in
+from spaces.lowering.relax_rewrite import constant, sum_in
 from spaces.precision.products import Array, Change, is_matrix_product, weight_of
 
 _MOST = 127
@@ -46,7 +46,7 @@ def in_eight_bits(ranges: Ranges) -> Change:
         else:
             bytes_, largest = _scaled_by_largest(builder, rows)
             factor = builder.emit(relax.op.multiply(constant(scales), largest))
-        sums = builder.emit(summed_in(product, [bytes_, constant(codes)], _SUMS))
+        sums = builder.emit(sum_in(product, [bytes_, constant(codes)], _SUMS))
         real = builder.emit(relax.op.multiply(in_type(builder, sums, WIDE), factor))
         return in_type(builder, real, tvm_compat.param_dtype(product))
 

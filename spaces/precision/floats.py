@@ -15,7 +15,7 @@ import numpy as np
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE, numpy_dtype
-from spaces.lowering.relax_rewrite import constant, summed_in
+from spaces.lowering.relax_rewrite import constant, sum_in
 from spaces.precision.products import Change
 
 TYPES: Mapping[str, str] = MappingProxyType(
@@ -32,7 +32,7 @@ def in_float(dtype: str) -> Change:
         operands = [_as(builder, operand, dtype) for operand in product.args]
         if None in operands:
             return None
-        sums = builder.emit(summed_in(product, operands, WIDE))
+        sums = builder.emit(sum_in(product, operands, WIDE))
         return in_type(builder, sums, tvm_compat.param_dtype(product))
 
     return change

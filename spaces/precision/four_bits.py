@@ -14,7 +14,7 @@ from spaces.frontends.onnx.converters.elementwise.packed_codes import (
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
-from spaces.lowering.relax_rewrite import constant, summed_in
+from spaces.lowering.relax_rewrite import constant, sum_in
 from spaces.precision.products import Array, is_matrix_product, weight_of
 
 BLOCK = 32
@@ -31,7 +31,7 @@ def in_four_bits(builder: Any, product: Any, _place: int) -> Any:
     codes, scales = quantize(weight)
     rows = product.args[0]
     weights = _unpack(builder, codes, scales, len(weight), tvm_compat.param_dtype(rows))
-    sums = builder.emit(summed_in(product, [rows, weights], WIDE))
+    sums = builder.emit(sum_in(product, [rows, weights], WIDE))
     return in_type(builder, sums, tvm_compat.param_dtype(product))
 
 

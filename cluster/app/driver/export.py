@@ -41,7 +41,7 @@ class _Finished:
     name: str
     precision: Precision | None
 
-    def typed(self, other: Model) -> Model:
+    def convert(self, other: Model) -> Model:
         """Another model with the run's types of products.
 
         Raises:
@@ -132,7 +132,7 @@ def apply_to(run: Path, module: Any = None) -> Any:
     if isinstance(module, IRModule) and _is_scheduled(applied := finished.applied_to(module)):
         return applied  # it was lowered already
     given = model_in_memory(module, _shape_as(finished.model))
-    applied = finished.applied_to(lower(finished.typed(given).module, finished.target))
+    applied = finished.applied_to(lower(finished.convert(given).module, finished.target))
     if not _is_scheduled(applied):
         raise TunerError(f"{run} has no schedule for any program of this module")
     return applied

@@ -16,7 +16,7 @@ from spaces.intrinsics.vnni import GROUP
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
 from spaces.lowering.weights.codes import Codes, take_code
-from spaces.lowering.weights.constants import UNPACKS
+from spaces.lowering.weights.constants import GRAPH, UNPACKS
 
 ROUNDED_ROWS = "tuner.rows_in_bytes"
 """Attribute of a program that unpacks a weight whose product may round its rows: bits, numbers of a
@@ -25,7 +25,6 @@ _MOST_ROWS, _ROWS = 8, 4
 """Of a tile of rows, which are padded so that tiles are full; of a number that is not known."""
 _LANES = 16
 """Columns are padded to a multiple."""
-_GRAPH = "main"
 _TOP = 127.0
 
 
@@ -62,7 +61,7 @@ def round_rows(module: Any) -> Any:
     from tvm.relax.analysis import get_var2val
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    graph = module[_GRAPH]
+    graph = module[GRAPH]
     values = get_var2val(graph)
     weights = {var: w for var, value in values.items() if (w := _read(module, value)) is not None}
     if not weights:
@@ -77,7 +76,7 @@ def round_rows(module: Any) -> Any:
             return _emit(self.builder_, changed.args[0], weights[call.args[1]])
 
     rounder = Rounder(module)
-    rounder.builder_.update_func(module.get_global_var(_GRAPH), rounder.visit_expr(graph))
+    rounder.builder_.update_func(module.get_global_var(GRAPH), rounder.visit_expr(graph))
     return rounder.builder_.get()
 
 
@@ -176,7 +175,7 @@ def _bytes(x: Any, scales: Any, weight: _Weight) -> Any:
 
     height = scales.shape[-2]
 
-    def rounded(*place: Any) -> Any:
+    def round_number(*place: Any) -> Any:
         *front, at = place
         scale = scales(*front, at // weight.block)
         number = _read_row(x, (*front, weight.find_term(at), height), weight) / scale
@@ -184,7 +183,7 @@ def _bytes(x: Any, scales: Any, weight: _Weight) -> Any:
         return tirx.nearbyint(tirx.max(tirx.min(number, _TOP), -_TOP)).astype("int8")
 
     shape = (*scales.shape[:-1], weight.blocks * weight.block)
-    return te.compute(shape, rounded, name="rounded")
+    return te.compute(shape, round_number, name="rounded")
 
 
 def _sums(rounded: Any, scales: Any, weight: _Weight) -> Any:
@@ -212,13 +211,13 @@ def _product(rounded: Any, scales: Any, sums: Any, packed: Sequence[Any], weight
     def of_columns(name: str, size: int, value: Any, kind: str) -> Any:
         """A number for each column, and each of `size` more; zero beyond the last column."""
 
-        def padded(column: Any, place: Any) -> Any:
+        def read(column: Any, place: Any) -> Any:
             found = value(column, place).astype(kind)
             if columns == weight.columns:
                 return found
             return tirx.if_then_else(column < weight.columns, found, tirx.const(0, kind))
 
-        return te.compute((columns, size), padded, name=name)
+        return te.compute((columns, size), read, name=name)
 
     codes = of_columns(
         "codes", weight.blocks * weight.block, lambda n, at: weight.read(codes_of, n, at), "uint8"

@@ -15,7 +15,8 @@ What follows from constants alone is computed while a model is lowered, so weigh
 become floats of 32, eight times as large. Operands of such programs are parameters of the graph
 while passes that fold constants are at work.
 """
-_GRAPH = "main"
+GRAPH = "main"
+"""The graph whose weights these are."""
 
 
 def mark_constants(module: Any) -> Any:
@@ -77,7 +78,7 @@ def hold_packed(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
     from tvm import relax
     from tvm.ir import IRModule
 
-    taken = [str(param.name) for param in module[_GRAPH].params]
+    taken = [str(param.name) for param in module[GRAPH].params]
     while any(known.startswith(name) for known in taken):
         name += "_"
     held: dict[str, Any] = {}
@@ -98,15 +99,15 @@ def hold_packed(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
         return relax.Call(call.op, [call.args[0], operands, *call.args[2:]], call.attrs,
                           call.ty_args)  # fmt: skip
 
-    changed = with_tir_calls(module, change, _GRAPH)
+    changed = with_tir_calls(module, change, GRAPH)
     functions = dict(changed.functions.items())
-    variable = changed.get_global_var(_GRAPH)
+    variable = changed.get_global_var(GRAPH)
     graph = functions[variable]
     params = [*graph.params, *variables.values()]
     functions.pop(variable)
     whole = relax.Function(params, graph.body, graph.ret_ty, attrs=graph.attrs)
     result = IRModule(functions, attrs=changed.attrs, global_infos=changed.global_infos)
-    result[_GRAPH] = whole
+    result[GRAPH] = whole
     return result, held
 
 
@@ -116,7 +117,7 @@ def give_packed(module: Any, held: Mapping[str, Any]) -> Any:
         return module
     from tvm.relax.transform import BindParams
 
-    return BindParams(_GRAPH, dict(held))(module)
+    return BindParams(GRAPH, dict(held))(module)
 
 
 def unpacks(module: Any, call: Any) -> bool:

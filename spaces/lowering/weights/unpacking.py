@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import replace_vars, straight_bindings
-from spaces.lowering.weights.constants import unpacks
+from spaces.lowering.relax_rewrite import FUSES, FUSES_AFTER, replace_vars, straight_bindings
+from spaces.lowering.weights.constants import GRAPH, unpacks
 from spaces.lowering.weights.widening import WIDENS
-
-_GRAPH = "main"
-_PRODUCT = 4
-"""TVM's number for a program that sums products, to which what follows may be fused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ def unpack_in_products(module: Any, packed: Container[str]) -> Any:
     Args:
         packed: names of the parameters that hold packed weights.
     """
-    bindings = _list_bindings(module[_GRAPH])
+    bindings = _list_bindings(module[GRAPH])
     programs = {b.var: found for b in bindings if (found := _read(module, b)) is not None}
     made = {
         var: program
@@ -156,8 +152,8 @@ def _reads(call: Any, variable: Any) -> bool:
 
 
 def _is_product(module: Any, call: Any) -> bool:
-    kind = tvm_compat.attribute(module[call.args[0]], "op_pattern")
-    return kind is not None and int(kind) == _PRODUCT
+    kind = tvm_compat.attribute(module[call.args[0]], FUSES)
+    return kind is not None and int(kind) == FUSES_AFTER
 
 
 def _write(
@@ -188,7 +184,7 @@ def _write(
             return super().visit_call_(call)
 
     joiner = Joiner(builder.get())
-    graph = module.get_global_var(_GRAPH)
+    graph = module.get_global_var(GRAPH)
     joiner.builder_.update_func(graph, joiner.visit_expr(module[graph]))
     return joiner.builder_.get()
 
@@ -222,13 +218,13 @@ def _join(program: _Program, made: dict[Any, _Program]) -> tuple[Any, list[Any]]
     for _, unpacking in inside:
         take(unpacking.params, unpacking.operands)
     builder = relax.BlockBuilder()
-    with builder.function(_GRAPH, [*given]):
+    with builder.function(GRAPH, [*given]):
         with builder.dataflow():
             for param, unpacking in inside:
                 by[param] = _emit(builder, unpacking, by)
             result = builder.emit_output(_emit(builder, program, by))
         builder.emit_func_output(result)
-    function = builder.get()[_GRAPH].without_attr(tvm_compat.GLOBAL_SYMBOL)
+    function = builder.get()[GRAPH].without_attr(tvm_compat.GLOBAL_SYMBOL)
     return function.with_attr("Primitive", 1), [*given.values()]
 
 

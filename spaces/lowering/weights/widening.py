@@ -11,49 +11,48 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES, WIDE
-from spaces.lowering.relax_rewrite import with_graphs
-from spaces.lowering.weights.constants import UNPACKS, unpacks
+from spaces.lowering.relax_rewrite import FUSES, FUSES_NOTHING, SUMMING
+from spaces.lowering.weights.constants import GRAPH, UNPACKS, unpacks
 
-_PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 WIDENS = "tuner.widens"
 """Attribute of a program that makes float32 of halves that a run computes."""
-_PATTERN, _OPAQUE = "op_pattern", 8
-"""TVM's attribute for what a program may be fused with, and its number for nothing."""
 
 
 def widen_products(module: Any) -> Any:
     """A module in which products of halves that are summed in float32 are products of float32."""
     from tvm import relax
     from tvm.relax.analysis import get_var2val
-    from tvm.relax.dpl import is_op, rewrite_call, wildcard
+    from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    builder = relax.BlockBuilder(module)
-    graphs = [f for f in module.functions.values() if tvm_compat.is_relax_function(f)]
-    values = {var: value for graph in graphs for var, value in get_var2val(graph).items()}
+    graph = module.get_global_var(GRAPH)
+    if not any(_is_narrow(value) for value in get_var2val(module[graph]).values()):
+        return module
 
-    def is_weight(operand: Any) -> bool:
-        made = values.get(operand)
-        return tvm_compat.is_constant(operand) or (made is not None and unpacks(module, made))
+    @mutator
+    class Widener(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = super().visit_call_(call)
+            if not _is_narrow(call):
+                return call
+            operands = [_widen(self.builder_, o, self._attribute(o)) for o in call.args]
+            return relax.Call(call.op, operands, call.attrs, call.ty_args)
 
-    def changed(call: Any, _found: Any) -> Any:
-        if tvm_compat.operator_name(call) not in _PRODUCTS or not _is_narrow(call):
-            return call
-        operands = [_widen(builder, o, UNPACKS if is_weight(o) else WIDENS) for o in call.args]
-        return relax.Call(call.op, operands, call.attrs, call.ty_args)
+        def _attribute(self, operand: Any) -> str:
+            """That of the program that widens an operand: a weight stays narrow in memory."""
+            if tvm_compat.is_constant(operand):
+                return UNPACKS
+            value = self.lookup_binding(operand)
+            return UNPACKS if value is not None and unpacks(module, value) else WIDENS
 
-    def rewrite(graph: Any) -> Any:
-        for name in _PRODUCTS:
-            graph = rewrite_call(is_op(name)(wildcard(), wildcard()), changed, graph)
-        return graph
-
-    widened = with_graphs(module, rewrite)
-    for variable, function in builder.get().functions.items():
-        if variable not in widened.functions:
-            widened[variable] = function
-    return widened
+    widener = Widener(module)
+    widener.builder_.update_func(graph, widener.visit_expr(module[graph]))
+    return widener.builder_.get()
 
 
 def _is_narrow(call: Any) -> bool:
+    """Whether an expression is a product of halves that is summed in float32."""
+    if tvm_compat.operator_name(call) not in SUMMING:
+        return False
     types = [str(operand.ty.dtype) for operand in call.args]
     return str(call.ty.dtype) == WIDE and all(kind in HALVES for kind in types)
 
@@ -66,12 +65,11 @@ def _widen(builder: Any, operand: Any, kind: str) -> Any:
     """
     from tvm import te
 
-    def widened(narrow: Any) -> Any:
+    def widen(narrow: Any) -> Any:
         return te.compute(narrow.shape, lambda *place: narrow(*place).astype(WIDE), name="widened")
 
-    return builder.call_te(
-        widened, operand, primfunc_name_hint="widened", primfunc_attrs={kind: True}
-    )
+    said = {"primfunc_name_hint": "widened", "primfunc_attrs": {kind: True}}
+    return builder.emit_te(widen, operand, **said)
 
 
 def keep_apart(module: Any) -> Any:
@@ -84,7 +82,7 @@ def keep_apart(module: Any) -> Any:
 
     def mark(function: Any) -> Any:
         apart = tvm_compat.attribute(function, WIDENS) is not None
-        return function.with_attr(_PATTERN, _OPAQUE) if apart else function
+        return function.with_attr(FUSES, FUSES_NOTHING) if apart else function
 
     functions = {variable: mark(f) for variable, f in module.functions.items()}
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)

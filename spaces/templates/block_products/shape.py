@@ -19,7 +19,8 @@ from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.templates.contraction.match import sums
 from tuner.task import Instance, Task
 
-_TYPES = {"int8": "s", "uint8": "u"}
+_TYPES = ["int8", "uint8"]
+"""Of rows, and of codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ def find_block_product(task: Task) -> tuple[BlockProduct, Any] | None:
     where it is none."""
     with refusals(f"the product of {task.name} in blocks"):
         module = task_module(task.module)
-        schedule = new_schedule(module)
-        if sum(sums(schedule.get(b)) for b in tvm_compat.stage_blocks(schedule)) != 2:
+        if sum(map(sums, tvm_compat.sblocks(module["main"]))) != 2:
             return None
+        schedule = new_schedule(module)
         stages = find_stages(schedule)
         sizes = [dict(instance) for instance, _ in task.shapes]
         largest = max(sizes, key=lambda values: prod(values.values()), default=NO_VALUES)
@@ -103,7 +104,7 @@ def find_block_product(task: Task) -> tuple[BlockProduct, Any] | None:
 def _read(schedule: Any, stages: Stages, values: Mapping[str, int]) -> BlockProduct:
     dots, product = schedule.get(stages.dots), schedule.get(stages.product)
     loads = _find_factors(dots)
-    if [str(load.source.dtype) for load in loads] != [*_TYPES]:
+    if [str(load.source.dtype) for load in loads] != _TYPES:
         raise Unsuitable("it multiplies no signed bytes by unsigned ones")
     *outer, rows, columns = (v.dom.extent for v in product.iter_vars[:-1])
     sizes = [value_of(extent, values) for extent in (*outer, rows, columns)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES, WIDE
-from spaces.lowering.relax_rewrite import SUMMING, summed_in
+from spaces.lowering.relax_rewrite import SUMMING, sum_in
 
 
 def accumulate_wide(module: Any) -> Any:
@@ -25,7 +25,7 @@ def accumulate_wide(module: Any) -> Any:
             call = self.visit_expr_post_order(call)
             if not _sums_narrow(call):
                 return call
-            wide = self.builder_.emit(summed_in(call, call.args, WIDE))
+            wide = self.builder_.emit(sum_in(call, call.args, WIDE))
             return relax.op.astype(wide, tvm_compat.param_dtype(call))
 
     widener = Widener(module)
