@@ -10,8 +10,8 @@ import numpy as np
 
 from spaces.design_space.knob_space import KnobSpace
 from spaces.lowering.extract_tasks import task_of
-from spaces.templates.base import Template, every, setting
-from spaces.templates.registry import template_named
+from spaces.templates.base import Template, draw, every, setting
+from spaces.templates.registry import template_named, templates_of
 from tuner.task import Instance, Task
 
 Size = int | str
@@ -43,6 +43,11 @@ def task_of_program(program: Program, target: str, name: str) -> Task:
     return replace(task, shapes=tuple((known, 1.0) for known in program.instances[1:]))
 
 
+def names(task: Task) -> list[str]:
+    """Of a task's templates."""
+    return [template.name for template in templates_of(task)]
+
+
 def space_named(task: Task, name: str) -> KnobSpace:
     """The space of this name of a task."""
     template = template_named(task, name)
@@ -58,6 +63,15 @@ def list_feasible(
     feasible = np.isfinite(template.costs_s(columns))
     used = {knob: {*columns[knob][feasible].tolist()} for knob in template.choices}
     return used, [setting(columns, int(row)) for row in np.flatnonzero(feasible)[::step]]
+
+
+def draw_feasible(template: Template, number: int, **fixed: int) -> list[dict[str, int]]:
+    """So many settings within the limits, any one equally likely, with some values fixed."""
+    columns = dict(draw(template, 1 << 15, np.random.default_rng(number)))
+    columns |= {knob: np.full_like(columns[knob], value) for knob, value in fixed.items()}
+    (good,) = np.nonzero(np.isfinite(template.costs_s(columns)))
+    assert len(good) >= number
+    return [setting(columns, int(row)) for row in good[:number]]
 
 
 def all_values(template: Template) -> dict[str, set[int]]:

@@ -16,12 +16,12 @@ from spaces.ir.element_types import numpy_dtype
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.relax_rewrite import tir_calls
 from spaces.targets.target import resolve_target
-from spaces.templates.base import draw, setting
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
 from tests.contracts.programs import write_down
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, lowered
+from tests.spaces.templates.open_programs import draw_feasible
 from tuner.dynamic.shapes import joint
 from tuner.task import Task
 
@@ -64,14 +64,10 @@ def task_of(name: str, kind: str) -> tuple[Any, Task]:
     return module, next(t for t in tasks if contraction_templates(t, match_contraction(t)))
 
 
-def feasible(task: Task, number: int, **fixed: int) -> tuple[ContractionTemplate, list[Any]]:
+def template_of(task: Task) -> ContractionTemplate:
     template = contraction_templates(task, match_contraction(task))[0]
     assert isinstance(template, ContractionTemplate)
-    columns = dict(draw(template, 1 << 15, np.random.default_rng(number)))
-    columns |= {knob: np.full_like(columns[knob], value) for knob, value in fixed.items()}
-    (good,) = np.nonzero(np.isfinite(template.costs_s(columns)))
-    assert len(good) >= number
-    return template, [setting(columns, int(row)) for row in good[:number]]
+    return template
 
 
 @pytest.mark.parametrize("inside", [k.IN_STEP, k.IN_CHUNK], ids=["in a step", "in a chunk"])
@@ -81,8 +77,8 @@ def test_any_setting_of_a_product_sums_in_float32(kind: str, inside: int) -> Non
 
     module, task = task_of("product", kind)
     weight = network("product", kind)[1]
-    template, settings = feasible(task, 3, pack_inside=inside)
-    for knobs in settings:
+    template = template_of(task)
+    for knobs in draw_feasible(template, 3, pack_inside=inside):
         point = write_down(KnobSpace(task, template), knobs)
         kernel = load_kernel(build_artifact(point.schedule.mod, CPU))
         for rows in (1, 4, 37):
@@ -102,7 +98,8 @@ def test_any_setting_of_a_product_sums_in_float32(kind: str, inside: int) -> Non
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_a_weight_in_halves_stays_in_halves(name: str, kind: str) -> None:
     _, task = task_of(name, kind)
-    template, (knobs,) = feasible(task, 1)
+    template = template_of(task)
+    (knobs,) = draw_feasible(template, 1)
     found = split(write_down(KnobSpace(task, template), knobs).schedule.mod)
     assert found is not None
     assert {packed.dtype for packed in found.packing.packed} == {kind}

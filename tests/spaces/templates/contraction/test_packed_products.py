@@ -19,7 +19,6 @@ from spaces.lowering.extract_tasks import extract
 from spaces.lowering.relax_rewrite import tir_calls
 from spaces.passes.cpu_passes import before_compile
 from spaces.targets.target import resolve_target
-from spaces.templates.base import draw, setting
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
@@ -27,6 +26,7 @@ from tests.contracts.programs import write_down
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, lowered
 from tests.spaces.frontends.onnx.beside_onnxruntime import compare as compare_with_onnxruntime
 from tests.spaces.frontends.onnx.packed_networks import floats, product, unpack
+from tests.spaces.templates.open_programs import draw_feasible
 from tuner.dynamic.shapes import joint
 from tuner.task import Task
 
@@ -109,13 +109,7 @@ WAYS = {"in a step": k.IN_STEP, "in a chunk": k.IN_CHUNK}
 
 
 def feasible(name: str, number: int, **fixed: int) -> list[dict[str, int]]:
-    """Settings within the limits, any one equally likely."""
-    template = PROGRAMS[name].template
-    columns = dict(draw(template, 1 << 14, np.random.default_rng(number)))
-    columns |= {knob: np.full_like(columns[knob], value) for knob, value in fixed.items()}
-    (good,) = np.nonzero(np.isfinite(template.costs_s(columns)))
-    assert len(good) >= number
-    return [setting(columns, int(row)) for row in good[:number]]
+    return draw_feasible(PROGRAMS[name].template, number, **fixed)
 
 
 def compare(name: str, knobs: dict[str, int]) -> None:

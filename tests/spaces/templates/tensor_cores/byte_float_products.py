@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.targets.target import emulate_target
-from tests.spaces.templates.tensor_cores.products import Programs, Sizes, operands_of, sums_of
+from tests.spaces.templates.tensor_cores.products import (
+    Programs,
+    Sizes,
+    operands_of,
+    stacks,
+    sums_of,
+)
 
 ADA = emulate_target('{"kind":"cuda","arch":"sm_89"}')
 E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
@@ -66,15 +72,7 @@ def batched(s: Sizes) -> Any:
     """Matrices of their own."""
     from tvm import te
 
-    x = te.placeholder((s.batch, s.m, s.k), E4M3, name="x")
-    y = te.placeholder((s.batch, s.k, s.n), E5M2, name="y")
-    r = te.reduce_axis((0, s.k), "r")
-    total = te.compute(
-        (s.batch, s.m, s.n),
-        lambda b, i, j: te.sum(x[b, i, r].astype(_F32) * y[b, r, j].astype(_F32), r),
-        "c",
-    )
-    return te.create_prim_func([x, y, total])
+    return te.create_prim_func(stacks(s, (E4M3, E5M2), _F32))
 
 
 PROGRAMS: Programs = {

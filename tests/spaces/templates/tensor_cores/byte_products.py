@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.spaces.templates.tensor_cores.products import Programs, Sizes, operands_of, sums_of
+from tests.spaces.templates.tensor_cores.products import (
+    Programs,
+    Sizes,
+    operands_of,
+    stacks,
+    sums_of,
+)
 
 _WIDE = "int32"
 
@@ -62,15 +68,7 @@ def batched(s: Sizes) -> Any:
     """Matrices of their own."""
     from tvm import te
 
-    x = te.placeholder((s.batch, s.m, s.k), "uint8", name="x")
-    y = te.placeholder((s.batch, s.k, s.n), "uint8", name="y")
-    r = te.reduce_axis((0, s.k), "r")
-    total = te.compute(
-        (s.batch, s.m, s.n),
-        lambda b, i, j: te.sum(x[b, i, r].astype(_WIDE) * y[b, r, j].astype(_WIDE), r),
-        "c",
-    )
-    return te.create_prim_func([x, y, total])
+    return te.create_prim_func(stacks(s, ("uint8", "uint8"), _WIDE))
 
 
 PROGRAMS: Programs = {

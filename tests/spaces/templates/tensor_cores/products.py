@@ -65,21 +65,29 @@ def with_residual(s: Sizes) -> Any:
     return te.create_prim_func([x, w, bias, before, out])
 
 
-def batched(s: Sizes, *, nt: bool = True) -> Any:
-    """Matrices of their own."""
+def stacks(s: Sizes, kinds: tuple[str, str], sums: str, *, nt: bool = False) -> list[Any]:
+    """Two stacks of matrices, and the products of each with its own, summed in a type."""
     from tvm import te
 
-    x = te.placeholder((s.batch, s.m, s.k), "float16", name="x")
+    x = te.placeholder((s.batch, s.m, s.k), kinds[0], name="x")
     shape = (s.batch, s.n, s.k) if nt else (s.batch, s.k, s.n)
-    y = te.placeholder(shape, "float16", name="y")
+    y = te.placeholder(shape, kinds[1], name="y")
     r = te.reduce_axis((0, s.k), "r")
     total = te.compute(
         (s.batch, s.m, s.n),
         lambda b, i, j: te.sum(
-            x[b, i, r].astype(_F32) * (y[b, j, r] if nt else y[b, r, j]).astype(_F32), r
+            x[b, i, r].astype(sums) * (y[b, j, r] if nt else y[b, r, j]).astype(sums), r
         ),
         "c",
     )
+    return [x, y, total]
+
+
+def batched(s: Sizes, *, nt: bool = True) -> Any:
+    """Matrices of their own."""
+    from tvm import te
+
+    x, y, total = stacks(s, ("float16", "float16"), _F32, nt=nt)
     return te.create_prim_func([x, y, _rounded("float16", total)])
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.spaces.templates.tensor_cores.products import Programs, Sizes, operands_of, sums_of
+from tests.spaces.templates.tensor_cores.products import (
+    Programs,
+    Sizes,
+    operands_of,
+    stacks,
+    sums_of,
+)
 
 _KIND = "float32"
 
@@ -34,12 +40,7 @@ def batched(s: Sizes) -> Any:
     """Matrices of their own."""
     from tvm import te
 
-    x = te.placeholder((s.batch, s.m, s.k), _KIND, name="x")
-    y = te.placeholder((s.batch, s.k, s.n), _KIND, name="y")
-    r = te.reduce_axis((0, s.k), "r")
-    shape = (s.batch, s.m, s.n)
-    total = te.compute(shape, lambda b, i, j: te.sum(x[b, i, r] * y[b, r, j], r), "c")
-    return te.create_prim_func([x, y, total])
+    return te.create_prim_func(stacks(s, (_KIND, _KIND), _KIND))
 
 
 PROGRAMS: Programs = {

@@ -21,6 +21,7 @@ from spaces.ir.schedules import task_module
 from spaces.targets.target import emulate_target
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
+from tests.spaces.templates.open_programs import names
 from tests.spaces.templates.tensor_cores.byte_float_products import (
     ADA,
     E4M3,
@@ -51,8 +52,8 @@ KINDS = {E4M3: ml_dtypes.float8_e4m3fn, E5M2: ml_dtypes.float8_e5m2}
 M, N = 24, 40
 
 
-def names(program: Program, sizes: Sizes, target: str = ADA) -> list[str]:
-    return [t.name for t in templates_of(task_with(program, sizes, target))]
+def names_of(program: Program, sizes: Sizes, target: str = ADA) -> list[str]:
+    return names(task_with(program, sizes, target))
 
 
 # ---- what has it
@@ -62,8 +63,8 @@ def names(program: Program, sizes: Sizes, target: str = ADA) -> list[str]:
 def test_products_in_any_layout_are_made_of_halves(name: str) -> None:
     program, every = PROGRAMS[name]
     for sizes in every:
-        assert names(program, sizes) == names(program, sizes, HOPPER) == [HALVES]
-        assert not [name for name in names(program, sizes, AMPERE) if "-product-" in name]
+        assert names_of(program, sizes) == names_of(program, sizes, HOPPER) == [HALVES]
+        assert not [name for name in names_of(program, sizes, AMPERE) if "-product-" in name]
 
 
 @pytest.mark.parametrize("name", ROUGH)
@@ -72,14 +73,14 @@ def test_sums_in_bfloat16_are_left_to_instructions_on_8_bits_where_there_are_suc
 ) -> None:
     program, every = ROUGH[name]
     for sizes in every:
-        assert names(program, sizes) == [WARPS]
-        assert names(program, sizes, HOPPER) == [WARPGROUPS]
-        assert names(program, sizes, BLACKWELL) == [HALVES]
+        assert names_of(program, sizes) == [WARPS]
+        assert names_of(program, sizes, HOPPER) == [WARPGROUPS]
+        assert names_of(program, sizes, BLACKWELL) == [HALVES]
 
 
 def test_warpgroups_multiply_only_terms_that_lie_next_to_one_another() -> None:
-    assert names(lambda s: matmul(s, sums="bfloat16"), Sizes(64, 64, 64), HOPPER) == [HALVES]
-    assert names(lambda s: matmul(s, sums="bfloat16"), Sizes(64, 64, 64)) == [WARPS]
+    assert names_of(lambda s: matmul(s, sums="bfloat16"), Sizes(64, 64, 64), HOPPER) == [HALVES]
+    assert names_of(lambda s: matmul(s, sums="bfloat16"), Sizes(64, 64, 64)) == [WARPS]
 
 
 def test_products_that_are_rounded_before_they_are_summed_are_left_to_others() -> None:
@@ -102,7 +103,7 @@ def test_products_that_are_rounded_before_they_are_summed_are_left_to_others() -
         return te.create_prim_func([a, b, sums_of(a, b, True, False)])
 
     for program in (rounded, by_whole_numbers):
-        assert names(program, Sizes(64, 64, 64)) == []
+        assert names_of(program, Sizes(64, 64, 64)) == []
 
 
 # ---- how near it comes

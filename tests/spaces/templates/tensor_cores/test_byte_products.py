@@ -20,6 +20,7 @@ from spaces.targets.gpu import gpu_of
 from spaces.targets.target import parse_target
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
+from tests.spaces.templates.open_programs import names
 from tests.spaces.templates.tensor_cores import products, single_products
 from tests.spaces.templates.tensor_cores.byte_products import PROGRAMS, matmul
 from tests.spaces.templates.tensor_cores.products import (
@@ -39,19 +40,21 @@ WARPS, WARPGROUPS = "kernel:ampere-int8-product-1", "kernel:hopper-int8-product-
 ARCHITECTURES = {AMPERE: "sm_80", HOPPER: "sm_90a"}
 
 
-def names(program: Program, sizes: Sizes, target: str = AMPERE) -> list[str]:
-    return [t.name for t in templates_of(task_with(program, sizes, target))]
+def names_of(program: Program, sizes: Sizes, target: str = AMPERE) -> list[str]:
+    return names(task_with(program, sizes, target))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_products_of_bytes_in_any_layout_have_it(name: str) -> None:
     program, every = PROGRAMS[name]
     for sizes in every:
-        assert names(program, sizes) == [WARPS]
+        assert names_of(program, sizes) == [WARPS]
 
 
 def test_warpgroups_multiply_where_the_terms_of_both_lie_next_to_one_another() -> None:
-    found = {name: names(program, every[0], HOPPER) for name, (program, every) in PROGRAMS.items()}
+    found = {
+        name: names_of(program, every[0], HOPPER) for name, (program, every) in PROGRAMS.items()
+    }
     of_warpgroups = {name for name, spaces in found.items() if spaces == [WARPGROUPS]}
     assert of_warpgroups == {
         "NT",
@@ -97,8 +100,8 @@ def test_products_that_wrap_around_in_bytes_are_left_to_others() -> None:
         return te.create_prim_func([a, b, sums_of(a, b, True, False, "int16")])
 
     for program in (in_bytes, other_signs, in_short):
-        assert not {WARPS, WARPGROUPS} & {*names(program, Sizes(64, 64, 64))}
-    assert names(matmul, Sizes(64, 64, 64)) == [WARPS]
+        assert not {WARPS, WARPGROUPS} & {*names_of(program, Sizes(64, 64, 64))}
+    assert names_of(matmul, Sizes(64, 64, 64)) == [WARPS]
 
 
 def test_quantised_products_of_onnx_have_it(tmp_path: Path) -> None:

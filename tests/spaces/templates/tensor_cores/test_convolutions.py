@@ -18,6 +18,7 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
+from tests.spaces.templates.open_programs import names
 from tests.spaces.templates.tensor_cores.convolutions import (
     BYTE_PROGRAMS,
     LAYER,
@@ -39,10 +40,6 @@ pytestmark = pytest.mark.tvm
 def space_of(task: Task) -> KnobSpace:
     template, *_ = templates_of(task)
     return KnobSpace(task, template)
-
-
-def names(task: Task) -> list[str]:
-    return [template.name for template in templates_of(task)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -20,6 +20,7 @@ from spaces.templates.thread_products.family import NAME as THREADS
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.convolution_samples import best
 from tests.spaces.emulation.samples import wrong
+from tests.spaces.templates.open_programs import names
 from tests.spaces.templates.tensor_cores import convolutions, single_products
 from tests.spaces.templates.tensor_cores.convolutions import SINGLE_PROGRAMS, task_of_convolution
 from tests.spaces.templates.tensor_cores.products import AMPERE, Sizes, task_with
@@ -39,10 +40,6 @@ LAYER = replace(convolutions.LAYER, kind="float32", terms_last=True, added=False
 
 def product_task(sizes: Sizes, target: str, **how: bool) -> Task:
     return task_with(lambda s: single_products.matmul(s, **how), sizes, target)
-
-
-def names(task: Task) -> list[str]:
-    return [template.name for template in templates_of(task)]
 
 
 def space_of(task: Task) -> KnobSpace:

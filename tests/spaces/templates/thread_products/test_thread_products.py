@@ -19,14 +19,13 @@ from spaces.features.knob_features import TRAITS
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of, register_limit
 from spaces.templates.base import every
-from spaces.templates.registry import templates_of
 from spaces.templates.thread_products.family import NAME
 from spaces.templates.thread_products.knobs import tile_of
 from spaces.templates.thread_products.places import Tile, place_lane
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.samples import AMPERE, OLD
 from tests.spaces.templates.few_rows.few_row_programs import matmul
-from tests.spaces.templates.open_programs import all_values, list_feasible
+from tests.spaces.templates.open_programs import all_values, list_feasible, names
 from tests.spaces.templates.tensor_cores.products import HOPPER
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
 from tests.spaces.templates.thread_products.thread_product_programs import (
@@ -44,10 +43,6 @@ CUBES = [(1024, 1024, 1024), (2048, 2048, 2048)]
 ARCHITECTURES = {AMPERE: "sm_80", HOPPER: "sm_90a"}
 BANKS = 32
 long = pytest.mark.long
-
-
-def names(task: Task) -> list[str]:
-    return [template.name for template in templates_of(task)]
 
 
 def product(target: str, *sizes: Any, kind: str = "float32", **layout: Any) -> Task:
