@@ -45,12 +45,32 @@ class TorchSource:
             [*_leaves(self._program, tensors)], self._program.call_spec.in_spec
         )
         try:
-            with torch.no_grad(), hush():
+            with torch.no_grad(), hush(), _settle_open_rows():
                 found, _ = _pytree.tree_flatten(self._module(*args, **kwargs))
         except Exception as error:  # it raises whatever it meets
             raise CannotRun(f"{self.name} does not run it: {first_line(error)}") from error
         results = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
         return [tvm.runtime.from_dlpack(one.detach().contiguous()).numpy() for one in results]
+
+
+def _settle_open_rows() -> Any:
+    """A mode of PyTorch's in which rows beyond the last group of a grouped product are zeros, as
+    here. PyTorch leaves them as it finds them."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Settled(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            found = operator(*args, **(kwargs or {}))
+            if operator is torch.ops.aten._grouped_mm.default:
+                ends = (kwargs or {}).get("offs", args[2] if len(args) > 2 else None)
+                if ends is not None and found.dim() == args[0].dim() == 2:
+                    found[int(ends[-1]) :] = 0
+            return found
+
+    return Settled()
 
 
 def _leaves(program: Any, tensors: Iterator[Any]) -> Iterator[Any]:

@@ -43,8 +43,8 @@ def read_index(expression: Any, numbers: dict[Any, int], fixed: frozenset[int]) 
         return Index({number: 1} if known and number is not None else {}, 0, frozenset())
     if kind == "Cast":
         return read_index(expression.value, numbers, fixed)
-    if not hasattr(expression, "a"):
-        return Index({}, 0, frozenset())
+    if not hasattr(expression, "a"):  # a place that is looked up, or a call
+        return Index({}, 0, _find_variables(expression, numbers, fixed))
     left = read_index(expression.a, numbers, fixed)
     right = read_index(expression.b, numbers, fixed)
     if kind in ("Add", "Sub"):
@@ -70,6 +70,18 @@ def quotient_of(expressions: Iterable[Any], numbers: dict[Any, int], wanted: int
         if (found := quotient_of(parts, numbers, wanted)) is not None:
             return found
     return None
+
+
+def _find_variables(
+    expression: Any, numbers: dict[Any, int], fixed: frozenset[int]
+) -> frozenset[int]:
+    """The variables in an expression of any kind."""
+    from tvm.ir import Var
+    from tvm_ffi import structural_walk
+
+    found: list[Any] = []
+    structural_walk(expression, [(Var, found.append)])
+    return frozenset(numbers[var] for var in found if var in numbers) - fixed
 
 
 def _sum(left: Index, right: Index, sign: int) -> Index:

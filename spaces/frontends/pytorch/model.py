@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from spaces.frontends.onnx.model import OnnxSource
 from spaces.frontends.pytorch.archive import core_program, list_operators, operators, read_archive
 from spaces.frontends.pytorch.by_onnx import read_by_onnx
 from spaces.frontends.pytorch.dims import NAMES_NOTE, read_kept_names, with_named_dims
+from spaces.frontends.pytorch.experts import expert_converters
 from spaces.frontends.pytorch.products import product_converters
 from spaces.frontends.pytorch.sums import sum_converters
 from spaces.frontends.quiet_import import hush
@@ -59,10 +61,10 @@ def _import(program: Any, path: Path) -> Any:
     Raises:
         TunerError: it does not know an operator, or does not do what PyTorch does.
     """
-    _check_operators(program, path)
+    converters = {**product_converters(), **sum_converters(), **expert_converters()}
+    _check_operators(program, path, tvm_compat.list_torch_operators().union(converters))
     try:
         with hush():
-            converters = {**product_converters(), **sum_converters()}
             module, made = tvm_compat.torch_imported(program, converters)
     except Exception as error:  # converters raise whatever they meet
         raise TunerError(f"{path}: cannot import {_culprit(error)}: {first_line(error)}") from error
@@ -75,9 +77,8 @@ def _import(program: Any, path: Path) -> Any:
     return module
 
 
-def _check_operators(program: Any, path: Path) -> None:
+def _check_operators(program: Any, path: Path, known: Collection[str]) -> None:
     """Refuse operators the importer does not know, with the first node that has each."""
-    known = tvm_compat.list_torch_operators()
     unknown: dict[str, str] = {}
     for node in operators(program):
         if node.target.__name__ not in known:

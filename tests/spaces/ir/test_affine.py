@@ -45,6 +45,16 @@ def test_what_is_no_sum_is_tangled() -> None:
     assert read_index(a * b, numbers, frozenset()).tangled == {0, 1}
 
 
+def test_what_is_looked_up_depends_on_where() -> None:
+    from tvm import te, tirx
+
+    (a, b), numbers = variables(2)
+    table = te.placeholder((9,), "int32")
+    index = read_index(tirx.min(table[a + 1], 3) + b, numbers, frozenset())
+    assert (index.steps, index.tangled) == ({1: 1}, {0})
+    assert read_index(table[a], numbers, frozenset([0])).tangled == set()
+
+
 def test_fixed_and_unknown_variables_count_as_nothing() -> None:
     (a, b), numbers = variables(2)
     (other,), _ = variables(1)
