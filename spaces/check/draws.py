@@ -9,8 +9,10 @@ smallest and largest values, and the program's own thresholds.
 Inputs that a program must not get are ruled out: integers that index a tensor stay inside it,
 integers that are divided by are positive, sums and products of 32 and 64 bits do not overflow (that
 is undefined where they are signed). Floats that are divided by, or of which roots or logarithms are
-taken, are positive. The rest is found by trying: of several ranges, widest first, the first that
-gives no NaN and no infinity is taken, or else the one that gives the fewest.
+taken, are positive. Integers that choose a matrix for each row, as in a mixture of experts, are
+sorted as models give them; the wide draw has some out of order. The rest is found by trying: of
+several ranges, widest first, the first that gives no NaN and no infinity is taken, or else the one
+that gives the fewest.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Argument:
         bound: for integers that index tensors, the smallest extent they index; 0 for others.
         positive: whether it is divided by, or roots or logarithms are taken of it.
         most: for integers, the largest size with which nothing overflows.
+        sorted: whether they say for each sum what it is read from.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Argument:
     bound: int = 0
     positive: bool = False
     most: int = 0
+    sorted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +79,14 @@ class Range:
         low: the smallest float, for arguments that need not be positive.
         integers: size of the largest integer; 0 is as large as the argument allows.
         outliers: whether some floats are far larger.
+        shuffled: whether some of what is sorted is out of order.
     """
 
     size: float
     low: float
     integers: int = 0
     outliers: bool = False
+    shuffled: bool = False
 
 
 def ranges(function: Any) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
@@ -92,10 +98,10 @@ def ranges(function: Any) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         Range(_MODERATE, _POSITIVE, few),
     )
     first = (
-        Range(wide, -wide, outliers=True),
-        Range(wide, -wide),
-        Range(_WIDE, -_WIDE),
-        Range(_WIDE, _POSITIVE),
+        Range(wide, -wide, outliers=True, shuffled=True),
+        Range(wide, -wide, shuffled=True),
+        Range(_WIDE, -_WIDE, shuffled=True),
+        Range(_WIDE, _POSITIVE, shuffled=True),
         *last,
     )
     return first, (Range(_MODERATE, -_MODERATE, 16), *last)
@@ -120,6 +126,11 @@ def _draw(
         return np.asarray(random.integers(0, 2, arg.shape)).astype(dtype)
     low, high = _integer_limits(arg, values.integers)
     drawn = np.asarray(random.integers(low, high, arg.shape, endpoint=True))
+    if arg.sorted:
+        drawn = np.sort(drawn, axis=None).reshape(arg.shape)
+        if values.shuffled:
+            where = random.choice(drawn.size, drawn.size // _EDGE_SHARE, replace=False)
+            drawn.reshape(-1)[np.sort(where)] = drawn.reshape(-1)[where]
     if not arg.bound:
         edges = (*_integer_limits(arg, 0), min(max(0, low), high), low, high)
         _place(drawn, dict.fromkeys(edges), random)
@@ -181,6 +192,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     program = _Program(function)
     written = find_written(function)
     bounds, positive = program.index_bounds(), program.positive()
+    choosing = program.choosing()
     found = []
     for i, param in enumerate(function.params):
         shape = tvm_compat.param_shape(param)
@@ -189,10 +201,8 @@ def arguments(function: Any) -> tuple[Argument, ...]:
         dims = tuple(int(n) for n in shape)
         dtype = tvm_compat.param_dtype(param)
         most = 0 if is_float(dtype) else program.largest_integer(tvm_compat.element_bits(dtype))
-        argument = Argument(
-            str(param.name), dims, dtype, i in written, bounds.get(i, 0), i in positive, most
-        )
-        found.append(argument)
+        told = (i in written, bounds.get(i, 0), i in positive, most, i in choosing)
+        found.append(Argument(str(param.name), dims, dtype, *told))
     return tuple(found)
 
 
@@ -272,6 +282,21 @@ class _Program:
         """Parameters that are divided by, or that roots or logarithms are taken of; through other
         tensors only where these are computed element by element, without calls."""
         return self.divisors() | self._behind(self._under_roots())
+
+    def choosing(self) -> set[int]:
+        """Parameters that say where a sum reads its terms, with one element for all of these."""
+        from tvm.ir import TensorLoad
+
+        tables: list[Any] = []
+        for block in tvm_compat.sblocks(self._function):
+            axes = [a.var for a in block.iter_vars if int(a.iter_type) == tvm_compat.REDUCED]
+            loads: list[Any] = []
+            _walk(block.body, (TensorLoad, loads.append))
+            for index in (index for load in loads if axes for index in load.indices):
+                own: list[Any] = []
+                _walk(index, (TensorLoad, own.append))
+                tables += [t.source for t in own if not rewrite.uses(t, axes)]
+        return {i for i, p in enumerate(self._function.params) if rewrite.is_among(p, tables)}
 
     def divisors(self) -> set[int]:
         """Parameters that are divided by, as in `positive`."""

@@ -28,7 +28,7 @@ from spaces.check.stored import Computed, load, save
 from spaces.check.whole_program import WholeProgram
 from tuner.request.target_text import EXACT, Arithmetic
 
-FORMAT = 3
+FORMAT = 4
 """Part of a cached reference's file name: goes up when inputs, outputs or bounds change meaning."""
 
 

@@ -692,5 +692,5 @@ def test_nothing_is_left_on_disk_but_logs_and_references(
         made.close()
     assert os.listdir(temporary) == []
     assert [p.name for p in (tmp_path / "scratch" / "references").iterdir()] == [
-        "reference-3-matmul.npz"
+        "reference-4-matmul.npz"
     ]

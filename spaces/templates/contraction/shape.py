@@ -28,6 +28,7 @@ class Axis:
         symbolic: whether the extent is known only when the program runs.
         out_step: what one step adds to the index of that dimension of the result; more than one
             for groups, of which another axis has the places.
+        looked_up: whether it is none of the block's, but the index that a tensor says for each row.
     """
 
     extent: int
@@ -38,6 +39,7 @@ class Axis:
     steps: tuple[int | None, int | None] = (None, None)
     symbolic: bool = False
     out_step: int = 1
+    looked_up: bool = False
 
     @property
     def single(self) -> bool:

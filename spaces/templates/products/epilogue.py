@@ -50,18 +50,24 @@ class Epilogue:
         total = rewrite.cast(str(self._main.body.buffer.dtype), total)
         if self._last is self._main:
             return total
+        axes = zip(self._last.iter_vars, self.index(places), strict=True)
+        return self.fill(self._last.body.value, [(axis.var, at) for axis, at in axes], total)
+
+    def fill(self, value: Any, at: Sequence[tuple[Any, Any]], total: Any = None) -> Any:
+        """An expression of the program, of its parameters, in terms of the tensors that stand for
+        these.
+
+        Args:
+            at: values of variables.
+            total: what stands for a sum, if it has one.
+        """
         from tvm.ir import TensorLoad
         from tvm_ffi import structural_mutate
 
-        index = self.index(places)
-        axes = zip(self._last.iter_vars, index, strict=True)
-        source = self._main.body.buffer
-
         def look(load: Any, mutator: Any) -> Any:
-            if load.source.same_as(source):
+            if load.source.same_as(self._main.body.buffer):
                 return total
             inner = mutator.default_mutate(load)
             return self._find(load.source)[tuple(inner.indices)]
 
-        value = structural_mutate(self._last.body.value, [(TensorLoad, look)])
-        return rewrite.substitute(value, [(axis.var, place) for axis, place in axes])
+        return rewrite.substitute(structural_mutate(value, [(TensorLoad, look)]), at)

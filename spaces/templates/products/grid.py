@@ -20,6 +20,8 @@ class Part:
         a: number of the tile of A; `b` that of the tile of B.
         batch: the place on each axis of the batch; `number` that on all of them.
         split: which share of the terms.
+        share: which share of the runs of its rows, see `spaces.templates.products.runs`.
+        rows: the first of those rows that it stores, and the one after the last; None is all.
     """
 
     a: Any
@@ -27,6 +29,8 @@ class Part:
     batch: dict[int, Any]
     number: Any
     split: Any
+    share: Any = 0
+    rows: tuple[Any, Any] | None = None
 
 
 class Grid:
@@ -38,7 +42,7 @@ class Grid:
         extents: of the axes of the contraction.
         depth: terms of a step.
         group: tiles of A whose blocks follow one another.
-        splits: shares of the terms.
+        splits: shares of the terms; `shares` those of the runs of rows.
 
     Attributes:
         steps: of each share; the last ones' may lie beyond the terms.
@@ -53,9 +57,10 @@ class Grid:
         depth: int,
         group: int,
         splits: int,
+        shares: int = 1,
     ) -> None:
         self._t, self._batch, self._extents, self._group = T, product.batch, extents, group
-        self._splits = splits
+        self._splits, self._shares = splits, shares
         self._rows = tuple(rows for _, rows in sides)
         self._keeps = product.c.symbolic and not product.plain
         self._a_tiles, self._b_tiles = (
@@ -64,7 +69,7 @@ class Grid:
         terms = narrow(T, multiply([extents[axis] for axis in product.terms]))
         self.steps = count_tiles(terms, depth * splits)
         batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
-        self.parts = self._a_tiles * self._b_tiles * splits * batches
+        self.parts = self._a_tiles * self._b_tiles * splits * shares * batches
 
     def first(self, part: Part) -> tuple[Any, Any]:
         """The first row of A and of B in a part's tiles."""
@@ -84,12 +89,13 @@ class Grid:
         first = T.Bind(of_group * group)
         size = T.Bind(T.min(self._a_tiles - first, group))
         number, split = self._divide(batch, self._splits)
+        number, share = self._divide(number, self._shares)
         batch, places = number, {}
         for axis in reversed(self._batch):
             extent = narrow(T, multiply([self._extents[axis]]))
             batch, places[axis] = self._divide(batch, extent)
         b, a = self._divide(inside, size)
-        return Part(T.Bind(first + a), b, places, number, split)
+        return Part(T.Bind(first + a), b, places, number, split, share)
 
     def _divide(self, number: Any, by: Any) -> tuple[Any, Any]:
         """A quotient and what is left, of numbers that are not negative: TVM does not know that of

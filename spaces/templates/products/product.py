@@ -15,7 +15,7 @@ from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.products.layout import UNIT, Layout, result_window
 from spaces.templates.products.roles import find_ways, split_extents
-from spaces.templates.products.windows import Reading, Window, read_windows
+from spaces.templates.products.windows import LookUp, Reading, Window, read_windows
 
 _ITEMS = (16, 32)
 _BYTES = ("int8", "uint8")
@@ -44,6 +44,8 @@ class Product:
         sums: type that the program sums in.
         out_bits: size of an element of what is stored.
         out_dense: the axis along which the result is dense; None where no tensor map describes it.
+        look_up: what says for each row which of a stack of matrices it is multiplied by, if
+            anything does. The operand of columns is that stack.
     """
 
     c: Contraction
@@ -56,6 +58,7 @@ class Product:
     sums: str
     out_bits: int
     out_dense: int | None
+    look_up: LookUp | None = None
 
     def of(self, extents: Sequence[Any]) -> Product:
         """The same product, its axes in the same roles, of other extents of the block's axes."""
@@ -72,12 +75,28 @@ class Product:
     def elements(self, operand: int) -> Any:
         """The number of elements that an operand is read from: of windows that share them, fewer
         than rows by terms."""
-        found: Any = self.extent(operand) * self.depth * self.batch_extent
+        found: Any = self.count_read(operand)
         spans: Any = 1.0
         for index in self.windows[operand]:
             steps = [abs(s) * (self.c.axes[axis].extent - 1) for axis, s in index.steps]
             spans = spans * np.maximum(sum(steps) + 1 + 2 * min(index.first, 0), 1)
         return np.minimum(spans, found)
+
+    def count_read(self, operand: int) -> Any:
+        """The number of elements of an operand's rows by terms."""
+        found = self.extent(operand) * self.depth * self.batch_extent
+        return found * self.matrices if operand == self.c.columns_of else found
+
+    @property
+    def looked_up(self) -> tuple[int, ...]:
+        """The axis of an index that is looked up, if there is one."""
+        return () if self.look_up is None else (self.look_up.axis,)
+
+    @property
+    def matrices(self) -> Any:
+        """Of those that rows look up, as many as they may have looked up: one where they do not."""
+        rows = self.extent(self.c.rows_of)
+        return 1 if self.look_up is None else np.minimum(self.look_up.size, np.maximum(rows, 1))
 
     def slides(self, operand: int) -> bool:
         """Whether rows of an operand are windows, each with an index of more than one axis or
@@ -181,7 +200,7 @@ def _result(match: Match) -> Any:
 
 
 def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product | None:
-    if not c.epilogue_keeps_shape:
+    if not c.epilogue_keeps_shape or not _looks_up_rows(c, reading.look_up):
         return None
     extents = [axis.dom.extent for axis in match.main.iter_vars]
     terms = _order_terms(c, reading.windows[c.rows_of])
@@ -212,7 +231,16 @@ def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product 
         sums=str(match.main.body.buffer.dtype),
         out_bits=out.bits,
         out_dense=next(iter(out.dense)) if is_mapped else None,
+        look_up=reading.look_up,
     )
+
+
+def _looks_up_rows(c: Contraction, look_up: LookUp | None) -> bool:
+    """Whether nothing is looked up, or for each of the rows a matrix of columns."""
+    if look_up is None:
+        return True
+    rows = () if c.axes[look_up.row].single else (look_up.row,)
+    return look_up.operand == c.columns_of and c.rows == rows
 
 
 def _order_terms(c: Contraction, windows: Window) -> tuple[int, ...]:

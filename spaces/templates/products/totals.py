@@ -64,9 +64,18 @@ class Totals:
             sizes = widen(self._splits, self.batches, self.rows, self.columns)
             self._left = self._t.alloc_buffer(sizes, self._kind, scope="global")
 
-    def is_inside(self, at: Place) -> Any:
-        """Whether there is such a row and column."""
-        return self._t.And(at[0] < self.rows, at[1] < self.columns)
+    def is_inside(self, at: Place, stored: tuple[Any, Any] | None = None) -> Any:
+        """Whether there is such a row and column.
+
+        Args:
+            stored: see `spaces.templates.products.grid.Part.rows`.
+        """
+        T = self._t
+        inside = T.And(at[0] < self.rows, at[1] < self.columns)
+        if stored is None:
+            return inside
+        row = at[self._sides.index(self._product.c.rows_of)]
+        return T.And(inside, T.And(row >= stored[0], row < stored[1]))
 
     def put(self, total: Any, at: Place, batch: Mapping[int, Any], number: Any, split: Any) -> None:
         """Store a sum, or leave it.

@@ -35,7 +35,7 @@ def count_moved(
     result = results * product.out_bits / 8
     once = 1.0 * sum(own) + result
     # Windows share elements, so that tiles read fewer than rows by terms.
-    whole = [product.extent(o) * product.depth * product.batch_extent * item for o in range(2)]
+    whole = [product.count_read(o) * item for o in range(2)]
     shares = [of / np.maximum(all_of, 1) for of, all_of in zip(own, whole, strict=True)]
     of_a, of_b = (
         np.where(swap, shares[yes], shares[no])
@@ -45,6 +45,10 @@ def count_moved(
     together = np.minimum(gpu.multiprocessors, tiles[0] * tiles[1])
     down = np.minimum(group, tiles[0])
     across = np.minimum(ceil(together, down), tiles[1])
+    # Tiles of rows share those of columns as far as they look up the same matrix.
+    row_tiles = np.where(swap, tiles[1], tiles[0])
+    apart = np.maximum(np.where(swap, across, down) * product.matrices / row_tiles, 1.0)
+    of_a, of_b = of_a * np.where(swap, apart, 1.0), of_b * np.where(swap, 1.0, apart)
     read = (down * sizes[0] * of_a + across * sizes[1] * of_b) * product.depth * item
     turns = tiles[0] * tiles[1] * product.batch_extent / (down * across)
     return np.where(

@@ -49,6 +49,29 @@ class WindowIndex:
         return sum(parts[1:], parts[0])
 
 
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """An index of an operand that a tensor says for each row of the other one: which of a stack of
+    matrices it is multiplied by.
+
+    Attributes:
+        axis: number of the axis that windows have for it, behind all of the block's.
+        operand: that is indexed, in dimension `dim`, of `size` matrices.
+        row: the block's axis that it depends on; `variable` that axis's.
+        value: the index, an expression of that.
+        table: the tensor.
+    """
+
+    axis: int
+    operand: int
+    dim: int
+    size: int
+    row: int
+    variable: Any
+    value: Any
+    table: Any
+
+
 Window = tuple[WindowIndex, ...]
 """Of each dimension."""
 
@@ -62,11 +85,13 @@ class Reading:
         windows: how these are indexed, by numbers of the block's axes.
         groups: an axis that is taken apart into groups, and the size of one; windows have the place
             in a group for that axis, and the group's number for an axis behind all others.
+        look_up: an index that a tensor says, if there is one.
     """
 
     sources: tuple[Any, Any]
     windows: tuple[Window, Window]
     groups: tuple[int, int] | None
+    look_up: LookUp | None = None
 
 
 def find_sources(match: Match) -> tuple[Any, Any] | None:
@@ -98,11 +123,41 @@ def read_windows(match: Match) -> Reading | None:
         analyzer.bind(number, Range(0, extents[axis] // size))
     for axis_of, extent in zip(block.iter_vars, extents, strict=True):
         analyzer.bind(axis_of.var, Range(0, extent))
+    look_up = None if groups else _find_look_up(match, loads)
     known = _Known(numbers, find_fixed(block), values, analyzer)
-    windows = [_read(known, load) for load in loads]
+    windows = [
+        _read(known, load, look_up if look_up and look_up.operand == operand else None)
+        for operand, load in enumerate(loads)
+    ]
     if windows[0] is None or windows[1] is None:
         return None
-    return Reading((loads[0].source, loads[1].source), (windows[0], windows[1]), groups)
+    sources = (loads[0].source, loads[1].source)
+    return Reading(sources, (windows[0], windows[1]), groups, look_up)
+
+
+def _find_look_up(match: Match, loads: Sequence[_Load]) -> LookUp | None:
+    """The index that a parameter says for each place on one axis of the result; None where there is
+    none, or are several."""
+    from tvm.ir import TensorLoad
+    from tvm_ffi import structural_walk
+
+    block, parameters = match.main, [*match.schedule.mod["main"].params]
+    found = []
+    for operand, load in enumerate(loads):
+        for dim, index in enumerate(load.index):
+            tables: list[Any] = []
+            structural_walk(index, [(TensorLoad, tables.append)])
+            axes = [n for n, a in enumerate(block.iter_vars) if rewrite.uses(index, [a.var])]
+            size = tvm_compat.as_int(load.source.shape[dim])
+            if not tables:
+                continue
+            own = len(tables) == len(axes) == 1 and rewrite.is_among(tables[0].source, parameters)
+            if not own or size is None or int(block.iter_vars[axes[0]].iter_type):
+                return None
+            row, number = block.iter_vars[axes[0]].var, len(block.iter_vars)
+            table = tables[0].source
+            found.append(LookUp(number, operand, dim, size, axes[0], row, index, table))
+    return found[0] if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +242,7 @@ def _like(variable: Any, name: str) -> Any:
     return Var(name, variable.ty)
 
 
-def _read(known: _Known, load: _Load) -> Window | None:
+def _read(known: _Known, load: _Load, look_up: LookUp | None) -> Window | None:
     """A tensor's window; None where an index is no sum of steps, or a condition is another than
     that an index lies in the tensor."""
     from tvm import tirx
@@ -209,6 +264,9 @@ def _read(known: _Known, load: _Load) -> Window | None:
     found = []
     variables = {number: variable for variable, number in known.numbers.items()}
     for dim, i in enumerate(exact):
+        if look_up is not None and look_up.dim == dim:
+            found.append(WindowIndex(((look_up.axis, 1),)))
+            continue
         read = read_index(i, dict(known.numbers), known.fixed)
         again = sum((variables[a] * s for a, s in read.steps.items()), tirx.const(0, "int64"))
         apart = simplify(rewrite.cast("int64", i) - again - read.constant)

@@ -18,6 +18,7 @@ from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
+from spaces.templates.products.runs import begin_runs
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Place, Totals
 from spaces.templates.tensor_cores import ampere_knobs as k
@@ -68,7 +69,9 @@ class _Writer:
             for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
         )
         sides = [(side.source, side.rows) for side in (self._a, self._b)]
-        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
+        self._grid = Grid(T, product, sides, extents, *told)
+        self._runs = begin_runs(T, product, epilogue, sides, tile.swap, tile.run_blocks)
         kind = tile.element.sums
         self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, kind)
         turned = (self._a.source.turned, self._b.source.turned)
@@ -84,15 +87,28 @@ class _Writer:
         pool = T.SMEMPool()
         for side in (self._a, self._b):
             side.allocate(pool, tile.stages)
+        if self._runs is not None:
+            self._runs.allocate(pool)
         pool.commit()
         self._own = allocate_held(T, (self._a, self._b))
         sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
+        part = self._grid.place(block)
+        if self._runs is None:
+            self._compute(thread, part, sums)
+            return
+        with T.serial(self._runs.find(thread, tile.threads, part)) as turn:
+            with T.If(turn > 0), T.Then():  # the stages are still read
+                T.evaluate(T.cuda.cta_sync())
+            self._compute(thread, self._runs.take(part, turn), sums)
+
+    def _compute(self, thread: Any, part: Part, sums: Any) -> None:
+        """Multiply and store a tile."""
+        T, tile = self._t, self._tile
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         if self._singles is not None:
             self._largest = T.alloc_buffer((1,), "uint32", scope="local")
             T.buffer_store(self._largest, T.uint32(0), [0])
-        part = self._grid.place(block)
         self._begin = T.Bind(part.split * self._grid.steps)
         first = self._grid.first(part)
         for side, row in zip((self._a, self._b), first, strict=True):

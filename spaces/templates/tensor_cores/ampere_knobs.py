@@ -17,6 +17,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.runs import read_run_blocks, run_choices
 from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     GROUP,
@@ -26,6 +27,7 @@ from spaces.templates.tensor_cores.tile import (
     TF32,
     WIDENED,
     Element,
+    count_block_bytes,
     count_places,
     count_stage_bytes,
     fits_lines,
@@ -72,6 +74,7 @@ class AmpereTile:
     stages: Any
     group: Any
     splits: Any
+    run_blocks: Any
     persistent: Any = 0
     bulk_stores: Any = 0
     a_blocks: Any = 1
@@ -153,13 +156,14 @@ def choices_of(product: Product) -> dict[str, tuple[int, ...]]:
         STAGES: (3, 4, 5),
         GROUP: (1, 2, 4, 8, 16),
         SPLITS: SPLIT_COUNTS,
+        **run_choices(product),
     }
 
 
 def tile_of(element: Element, knobs: Mapping[str, Any]) -> AmpereTile:
     """The sizes of a block, from its knobs."""
     names = (SWAP, ROW_WARPS, COLUMN_WARPS, ROW_PARTS, COLUMN_PARTS, STAGES, GROUP, SPLITS)
-    return AmpereTile(element, *(knobs[name] for name in names))
+    return AmpereTile(element, *[*(knobs[name] for name in names), read_run_blocks(knobs)])
 
 
 def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.bool_]:
@@ -172,7 +176,7 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
-    good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
+    good &= count_block_bytes(product, tile) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
     good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     return np.asarray(good, dtype=np.bool_)

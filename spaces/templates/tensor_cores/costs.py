@@ -13,6 +13,7 @@ from spaces.templates import gpu_rates as rates
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
+from spaces.templates.products.runs import count_runs
 from spaces.templates.products.totals import SUM_BYTES, count_left_bytes
 from spaces.templates.products.traffic import count_moved
 from spaces.templates.tensor_cores.tile import (
@@ -20,6 +21,7 @@ from spaces.templates.tensor_cores.tile import (
     HELD_OF_WINDOWS,
     WORD_BYTES,
     Tile,
+    count_block_bytes,
     count_fetched_bytes,
     count_places,
     count_rows,
@@ -35,6 +37,8 @@ _SUSTAINED = 0.8
 """The share of the tensor cores' rate that a device keeps up at the clock that its power allows."""
 _SECTORS = 2.0
 """Sectors of memory that threads touch for each that they fill, where they store by themselves."""
+_ROW_CYCLES = 8.0
+"""In which a thread counts the runs of a tile up to its row, for each row."""
 _COPY_ISSUES = 6.0
 """Instructions of a thread for an element that it copies."""
 
@@ -79,11 +83,16 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
         rates.ceil(b, tile.columns * tile.b_blocks) * tile.b_blocks,
         rates.ceil(product.depth, tile.depth * tile.splits),
     )
+    runs, empty = _share_runs(product, tile, np.where(tile.swap, b_tiles, a_tiles))
+    empty = empty * a_tiles * b_tiles * tile.splits
+    a_tiles = a_tiles * np.where(tile.swap, 1, runs)
+    b_tiles = b_tiles * np.where(tile.swap, runs, 1)
+    turns = rates.ceil(runs, tile.run_blocks)
     blocks = tile.a_blocks * tile.b_blocks
     multiprocessors = count_in_clusters(gpu, blocks)
     tiles = a_tiles * b_tiles * product.batch_extent * tile.splits
     resident = _resident(product, gpu, tile)
-    waves = rates.ceil(tiles, multiprocessors)
+    waves = rates.ceil(tiles, multiprocessors * turns) * turns
     resident = np.minimum(resident, np.maximum(waves, 1))
     multiplying = tile.multiplying(gpu, _SUSTAINED)
     fetching = np.maximum(
@@ -102,6 +111,8 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     hidden = np.where(tile.persistent, np.maximum(waves, 1), resident)
     cycles = waves * (steps * step + storing / resident + rates.FILL_CYCLES / hidden)
     cycles = cycles + is_shared * _CLUSTER_CYCLES * waves / hidden
+    finding = _find_runs(product, tile)
+    cycles = cycles + (waves / turns + empty / multiprocessors) * finding / resident
     sizes, group = (tile.rows, tile.columns), tile.group * tile.a_blocks
     moved = count_moved(product, gpu, (a_tiles, b_tiles), sizes, group, tile.swap)
     streaming = moved / gpu.memory_bytes_per_cycle
@@ -126,7 +137,7 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
         np.log2(tile.columns),
         np.log2(tile.splits),
         tile.registers(gpu) * tile.threads / gpu.registers,
-        tile.block_bytes(product.out_bits) / gpu.dynamic_shared_bytes,
+        count_block_bytes(product, tile) / gpu.dynamic_shared_bytes,
         np.log2(e.multiplying / e.fetching),
         np.log2(e.tiles),
         e.tiles / (e.waves * gpu.multiprocessors),
@@ -146,10 +157,24 @@ def traits(product: Product, gpu: Gpu, tile: Tile) -> npt.NDArray[np.float32]:
 
 def _resident(product: Product, gpu: Gpu, tile: Tile) -> Any:
     """The number of blocks that fit on one multiprocessor together; of persistent ones, one."""
-    own_bytes = tile.block_bytes(product.out_bits)
+    own_bytes = count_block_bytes(product, tile)
     registers = tile.registers(gpu) + count_places(product, tile)
     found = count_resident(gpu, own_bytes, registers, tile.threads)
     return np.where(tile.persistent, 1, found)
+
+
+def _share_runs(product: Product, tile: Tile, row_tiles: Any) -> tuple[Any, Any]:
+    """The runs of a tile of rows, and the blocks that find none."""
+    rows = count_rows(product, tile, product.c.rows_of)
+    runs = count_runs(product, row_tiles, rows)
+    return runs, np.maximum(tile.run_blocks - runs, 0)
+
+
+def _find_runs(product: Product, tile: Tile) -> Any:
+    """Cycles in which a block finds the runs of its rows."""
+    if product.look_up is None:
+        return 0.0
+    return _ROW_CYCLES * count_rows(product, tile, product.c.rows_of) + rates.FILL_CYCLES
 
 
 def _copying(product: Product, tile: Tile) -> Any:

@@ -20,6 +20,7 @@ from spaces.templates.products.grid import Grid, Part
 from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
+from spaces.templates.products.runs import begin_runs
 from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
@@ -96,7 +97,9 @@ class _Writer:
         ]
         clustered = zip(self._sides, shared[::-1], strict=True)
         sides = [(side.source, side.rows * blocks) for side, blocks in clustered]
-        self._grid = Grid(T, product, sides, extents, tile.depth, tile.group, tile.splits)
+        told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
+        self._grid = Grid(T, product, sides, extents, *told)
+        self._runs = begin_runs(T, product, epilogue, sides, tile.swap, tile.run_blocks)
         self.totals = Totals(T, product, numbers, epilogue, extents, tile.splits, tile.element.sums)
         self._bulk = None
         if tile.bulk_stores:
@@ -115,6 +118,9 @@ class _Writer:
         thread = T.thread_id([tile.threads])
         self._allocate(thread)
         rounds = (parts - number + clusters - 1) // clusters if tile.persistent else 1
+        if self._runs is not None:
+            rounds = self._runs.find(thread, tile.threads, self._place(number))
+            clusters = 0  # each round has another run of the same tile
         with T.If(thread < WARPGROUP):
             with T.Then():
                 self._produce_tiles(thread, number, clusters, rounds)
@@ -137,6 +143,8 @@ class _Writer:
             side.allocate(pool, tile.stages)
         if self._bulk is not None:
             self._bulk.allocate(pool)
+        if self._runs is not None:
+            self._runs.allocate(pool)
         self._full, self._empty = allocate_barriers(pool, tile.stages)
         pool.commit()
         # Whoever copies in one way arrives once, with one tile or with both.
@@ -163,6 +171,15 @@ class _Writer:
         table = _REGISTERS if {*self._ways} == {_MAPPED} else _COPYING_REGISTERS
         return table[self._tile.consumers]
 
+    def _place(self, number: Any) -> Part:
+        """The part of a block, of its cluster's number."""
+        return self._cluster.place(self._grid.place(number), self._is_open)
+
+    def _take(self, turn: Any, number: Any) -> Part:
+        """What a block computes in one of its rounds."""
+        part = self._place(number)
+        return part if self._runs is None else self._runs.take(part, turn)
+
     def _produce(self, thread: Any, turn: Any, number: Any, own: Mapping[str, Any]) -> None:
         """Copy the stages of a tile as they come free.
 
@@ -170,7 +187,7 @@ class _Writer:
             own: registers for what threads copy, see `allocate_held`.
         """
         T, tile = self._t, self._tile
-        part = self._cluster.place(self._grid.place(number), self._is_open)
+        part = self._take(turn, number)
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
@@ -211,7 +228,7 @@ class _Writer:
         """Multiply the stages of a tile as they are filled, and store its sums."""
         T, tile = self._t, self._tile
         consumer = T.Bind(thread // WARPGROUP - 1)
-        part = self._cluster.place(self._grid.place(number), self._is_open)
+        part = self._take(turn, number)
         with T.unroll(tile.sums) as i:
             T.buffer_store(sums, rewrite.cast(tile.element.sums, 0), [i])
         with T.serial(self._steps) as step:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
 from spaces.templates.products.product import Product
+from spaces.templates.products.runs import read_run_blocks, run_choices
 from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
 from spaces.templates.tensor_cores.tile import (
     BYTES,
@@ -25,6 +26,7 @@ from spaces.templates.tensor_cores.tile import (
     STAGES,
     SWAP,
     Element,
+    count_block_bytes,
     count_places,
     count_stage_bytes,
     fits_lines,
@@ -65,6 +67,7 @@ class HopperTile:
     stages: Any
     group: Any
     splits: Any
+    run_blocks: Any
     persistent: Any
     bulk_stores: Any
     a_blocks: Any
@@ -121,6 +124,9 @@ def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]
         columns = columns[:-1]
     if all(product.turned):
         columns = tuple(number for number in columns if number % element.line == 0)
+    # Rows that look up matrices have other tiles than a grid knows, and store parts of them.
+    alone = product.look_up is not None
+    blocks = _BLOCKS if any(product.mapped) and not alone else (1,)
     return {
         SWAP: (0, 1),
         CONSUMERS: (1, 2, 3),
@@ -130,18 +136,20 @@ def choices_of(element: Element, product: Product) -> dict[str, tuple[int, ...]]
         STAGES: (3, 4, 5, 6, 8),
         GROUP: (1, 2, 4, 8, 16),
         SPLITS: SPLIT_COUNTS,
-        PERSISTENT: (0, 1),
-        BULK_STORES: (0,) if product.out_dense is None else (0, 1),
-        A_BLOCKS: _BLOCKS if any(product.mapped) else (1,),
-        B_BLOCKS: _BLOCKS if any(product.mapped) else (1,),
+        PERSISTENT: (0,) if alone else (0, 1),
+        BULK_STORES: (0,) if alone or product.out_dense is None else (0, 1),
+        A_BLOCKS: blocks,
+        B_BLOCKS: blocks,
+        **run_choices(product),
     }
 
 
 def tile_of(element: Element, knobs: Mapping[str, Any]) -> HopperTile:
     """The sizes of a block, from its knobs."""
     sizes = (SWAP, CONSUMERS, PARTS, COLUMNS, DEPTH, STAGES, GROUP, SPLITS)
-    names = (*sizes, PERSISTENT, BULK_STORES, A_BLOCKS, B_BLOCKS)
-    return HopperTile(element, *(knobs[name] for name in names))
+    others = (PERSISTENT, BULK_STORES, A_BLOCKS, B_BLOCKS)
+    known = [*(knobs[name] for name in sizes), read_run_blocks(knobs)]
+    return HopperTile(element, *known, *(knobs[name] for name in others))
 
 
 def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.bool_]:
@@ -151,7 +159,7 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
         product: of the largest shape.
     """
     good = tile.registers(gpu) <= register_limit(gpu, tile.threads)
-    good &= tile.block_bytes(product.out_bits) <= gpu.dynamic_shared_bytes
+    good &= count_block_bytes(product, tile) <= gpu.dynamic_shared_bytes
     good &= fits_lines(product, tile)
     good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     good &= (tile.splits == 1) | (tile.bulk_stores == 0)

@@ -253,13 +253,14 @@ class MappedOperand(Operand):
         super().__init__(T, source, rows=rows, lines=lines, depth=depth, threads=threads)
         self._own = self._lines // blocks
         dims = [axis.dims[number] for axis in product.c.axes]
-        self._batch = tuple(a for a in product.batch if dims[a] is not None)
+        batch = (*product.batch, *product.looked_up)
+        self._batch = tuple(a for a in batch if dims[a] is not None)
         self.is_mapped = product.mapped[number]
         if self.is_mapped:
             tiled, terms = product.axes_of(number), product.terms
             first = [tiled, terms] if source.turned else [terms, tiled]
-            batch = ((axis,) for axis in self._batch)
-            found = read_dimensions(source.tensor, dims, [*first, *batch])
+            apart = ((axis,) for axis in self._batch)
+            found = read_dimensions(source.tensor, dims, [*first, *apart])
             self._rank = len(found)
             self._map = encode_map(T, source.tensor, found, [self._line, self._own])
 

@@ -45,7 +45,7 @@ class Results:
         with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
             total = sums[first + eight * 4 + lower * 2 + right]
             near, far = (self._spread(*place, eight, lower, right) for place in (inside, at))
-            with T.If(self._totals.is_inside(far)), T.Then():
+            with T.If(self._totals.is_inside(far, part.rows)), T.Then():
                 self._put(total, near, far, part, room)
 
     def place_lane(self, lane: Any) -> Place:

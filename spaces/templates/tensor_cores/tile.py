@@ -15,6 +15,7 @@ import numpy as np
 from spaces.targets.gpu import Gpu
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
+from spaces.templates.products.runs import count_run_bytes
 
 SWAP, STAGES, GROUP = "swap", "stages", "group"
 """Knobs that all have, besides that of `spaces.templates.products.totals`: whether A gives the
@@ -124,6 +125,10 @@ class Tile(Protocol):
     def splits(self) -> Any: ...
 
     @property
+    def run_blocks(self) -> Any:
+        """Blocks that share the runs of a tile, see `spaces.templates.products.runs`."""
+
+    @property
     def persistent(self) -> Any:
         """Whether a multiprocessor's block goes from tile to tile."""
 
@@ -173,6 +178,12 @@ def count_fetched_bytes(tile: Tile) -> Any:
     """What of both tiles a block fetches by itself, where blocks of a cluster share the rest."""
     lines = tile.rows / tile.b_blocks + tile.columns / tile.a_blocks
     return lines * tile.depth * tile.element.bytes
+
+
+def count_block_bytes(product: Product, tile: Tile) -> Any:
+    """Shared memory of a block of a product."""
+    runs = count_run_bytes(product, count_rows(product, tile, product.c.rows_of))
+    return tile.block_bytes(product.out_bits) + runs
 
 
 def count_rows(product: Product, tile: Tile, operand: int) -> Any:

@@ -118,6 +118,22 @@ def test_indices_stay_inside_however_they_get_there() -> None:
         assert (indices.min(), indices.max()) == (0, 6)
 
 
+def test_what_chooses_a_matrix_for_each_row_is_sorted_and_once_nearly() -> None:
+    from tvm import te
+
+    x, w = te.placeholder((200, 4), name="x"), te.placeholder((7, 4, 3), name="w")
+    chosen, terms = (te.placeholder((size,), "int32", name=n) for size, n in ((200, "c"), (4, "t")))
+    r = te.reduce_axis((0, 4), "r")
+    out = te.compute((200, 3), lambda i, j: te.sum(x[i, terms[r]] * w[chosen[i], r, j], r))
+    function = te.create_prim_func([x, w, chosen, terms, out])
+    args = arguments(function)
+    assert [arg.sorted for arg in args] == [False, False, True, False, False]
+    wide, moderate = (draw(args, "seed", tried[0])[2] for tried in ranges(function))
+    assert (np.diff(moderate) >= 0).all()
+    assert set(moderate.tolist()) == set(range(7))
+    assert 0 < (np.diff(wide) < 0).sum() < 100
+
+
 def test_the_same_seed_draws_the_same_and_a_scalar_is_one() -> None:
     make = elementwise(lambda x: x + 1)
     for one, two in zip(drawn(make, (5, 5)), drawn(make, (5, 5)), strict=True):

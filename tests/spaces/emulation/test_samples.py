@@ -24,6 +24,7 @@ from tests.spaces.templates.tensor_cores import (
     byte_float_products,
     byte_products,
     convolutions,
+    grouped_products,
     products,
     single_products,
 )
@@ -51,6 +52,8 @@ _PRODUCTS = {
     "TF32": (_TF32, single_products.PROGRAMS),
     "floats of 8 bits": (byte_float_products.ADA, byte_float_products.PROGRAMS),
     "ada rough": (byte_float_products.ADA, byte_float_products.ROUGH),
+    "grouped on hopper": (products.HOPPER, grouped_products.PROGRAMS),
+    "grouped on ampere": (products.AMPERE, grouped_products.PROGRAMS),
     "hopper rough": (products.HOPPER, byte_float_products.ROUGH),
 }
 _CONVOLUTIONS = {
