@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spaces.frontends.grouped_products import emit_grouped_product, emit_groups
 from spaces.frontends.pytorch.products import Converter
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES, WIDE, is_float
+from spaces.lowering.weights.grouped_products import emit_grouped_product, emit_groups
 
 _COUNTED = ("float32", "float64", "int32", "int64")
 """Types that count as far as there are rows."""

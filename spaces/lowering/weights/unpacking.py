@@ -102,10 +102,26 @@ def _one_call(
     """The program that makes a call with operands and a result of some types."""
     from tvm import relax
 
-    params = tuple(relax.Var(f"p{i}", kind) for i, kind in enumerate(kinds))
-    inner = relax.Call(call.op, [call.args[0], relax.Tuple([*params])], call.attrs, [result_kind])
+    params = [relax.Var(f"p{i}", kind) for i, kind in enumerate(kinds)]
+    given = [
+        operand if _is_number(operand) else param
+        for operand, param in zip(operands, params, strict=True)
+    ]
+    told = [param for param, one in zip(params, given, strict=True) if param.same_as(one)]
+    known = [one for one in operands if not _is_number(one)]
+    if numbers := [one for one in operands if _is_number(one)]:
+        told.append(relax.Var("sizes", relax.ShapeType(numbers)))  # which says what they are
+        known.append(relax.ShapeExpr(numbers))
+    inner = relax.Call(call.op, [call.args[0], relax.Tuple(given)], call.attrs, [result_kind])
     result = relax.DataflowVar("result", result_kind)
-    return _Program(params, tuple(operands), (relax.VarBinding(result, inner),), result)
+    return _Program(tuple(told), tuple(known), (relax.VarBinding(result, inner),), result)
+
+
+def _is_number(operand: Any) -> bool:
+    """Whether an operand is a number that sizes are computed from, and no tensor."""
+    from tvm.ir import PrimType
+
+    return isinstance(operand.ty, PrimType)
 
 
 def _in_sizes_of(param: Any, program: _Program) -> _Program:

@@ -7,12 +7,14 @@ product with few rows waits for; so are rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import FUSES, FUSES_NOTHING, SUMMING
 from spaces.lowering.weights.constants import GRAPH, UNPACKS, unpacks
+from spaces.lowering.weights.grouped_products import emit_grouped_product, is_grouped
 
 WIDENS = "tuner.widens"
 """Attribute of a program that makes float32 of halves that a run computes."""
@@ -24,18 +26,28 @@ def widen_products(module: Any) -> Any:
     from tvm.relax.analysis import get_var2val
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
+    def is_narrow(call: Any) -> bool:
+        return _is_narrow(call) or _is_narrow_grouped(module, call)
+
     graph = module.get_global_var(GRAPH)
-    if not any(_is_narrow(value) for value in get_var2val(module[graph]).values()):
+    if not any(is_narrow(value) for value in get_var2val(module[graph]).values()):
         return module
 
     @mutator
     class Widener(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
-            if not _is_narrow(call):
+            if not is_narrow(call):
                 return call
-            operands = [_widen(self.builder_, o, self._attribute(o)) for o in call.args]
-            return relax.Call(call.op, operands, call.attrs, call.ty_args)
+            if tvm_compat.is_call_tir(call):
+                *factors, groups = call.args[1].fields[:3]  # behind them is a size that they have
+                kind = str(call.ty_args[0].dtype)
+                rows, weights = self._widen(factors)
+                return emit_grouped_product(self.builder_, rows, weights, groups, kind)
+            return relax.Call(call.op, self._widen(call.args), call.attrs, call.ty_args)
+
+        def _widen(self, operands: Sequence[Any]) -> list[Any]:
+            return [_widen(self.builder_, o, self._attribute(o)) for o in operands]
 
         def _attribute(self, operand: Any) -> str:
             """That of the program that widens an operand: a weight stays narrow in memory."""
@@ -55,6 +67,11 @@ def _is_narrow(call: Any) -> bool:
         return False
     types = [str(operand.ty.dtype) for operand in call.args]
     return str(call.ty.dtype) == WIDE and all(kind in HALVES for kind in types)
+
+
+def _is_narrow_grouped(module: Any, call: Any) -> bool:
+    """Whether an expression is a product of groups of halves."""
+    return is_grouped(module, call) and str(call.args[1].fields[0].ty.dtype) in HALVES
 
 
 def _widen(builder: Any, operand: Any, kind: str) -> Any:

@@ -14,7 +14,10 @@ from spaces.frontends.model import load_model
 from spaces.frontends.pytorch.archive import read_archive
 from spaces.import_check.check import check_import
 from spaces.import_check.torch_source import TorchSource
+from spaces.ir.schedules import task_module
+from spaces.lowering.extract_tasks import describe_untuned, extract
 from spaces.lowering.lower import lower
+from spaces.templates.registry import templates_of
 from tests.needed import needed_package
 from tests.spaces.frontends.test_torch_model import refusal, write_archive
 from tuner.request.model_spec import ModelSpec
@@ -132,6 +135,25 @@ def test_a_layer_of_experts_is_right_at_every_length(
         feeds = [rows_of(length)]
         (found,), (wanted,) = run_once(executable, feeds), source.outputs(feeds)
         assert far(found, wanted) < 2e-2
+
+
+def test_products_of_experts_are_tuned_at_every_length_and_keep_halves(tmp_path: Path) -> None:
+    path = write_archive(
+        tmp_path / "net.pt2",
+        Experts(4, 2).bfloat16(),
+        torch.zeros(10, TERMS).bfloat16(),
+        dynamic=({0: torch.export.Dim("t", min=1, max=512)},),
+    )
+    model = load_model(ModelSpec(str(path), dims=(("x_0", (1, 33)),)))
+    lowered = lower(model.module, LLVM)
+    assert describe_untuned(lowered, model.shapes) == ""
+    tasks = extract(lowered, LLVM, shapes=model.shapes)
+    products = [task for task in tasks if "grouped_product" in task.name]
+    assert len(products) == 2
+    for task in products:
+        weights = next(p for p in task_module(task.module)["main"].params if len(p.shape) == 3)
+        assert str(weights.dtype) == "bfloat16"
+        assert any(t.name.startswith("kernel:shapes-") for t in templates_of(task))
 
 
 def test_layers_of_experts_find_the_groups_of_their_rows_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Products of a mixture of experts on tensor cores: whatever rows look up, and what is estimated."""
+"""Products of a mixture of experts on tensor cores: what rows look up, and what is estimated."""
 
 from __future__ import annotations
 

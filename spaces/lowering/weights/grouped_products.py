@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.frontends.precision import wide_of
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES, WIDE
+
+GROUPED = "tuner.grouped"
+"""Attribute of the program that multiplies."""
 
 
 def emit_groups(builder: Any, ends: Any, rows: Any) -> Any:
@@ -41,17 +44,17 @@ def emit_grouped_product(builder: Any, rows: Any, weights: Any, groups: Any, dty
         rows: (rows, terms); `weights` (groups, terms, columns), `groups` (rows).
         dtype: of the result. A row whose group there is none of has zeros.
     """
-    sums = wide_of(tvm_compat.param_dtype(rows))
-    return builder.emit_te(
-        _multiply, rows, weights, groups, sums, dtype, primfunc_name_hint="grouped_product"
-    )
+    said = {"primfunc_name_hint": "grouped_product", "primfunc_attrs": {GROUPED: True}}
+    return builder.emit_te(multiply_groups, rows, weights, groups, dtype, **said)
 
 
-def _multiply(rows: Any, weights: Any, groups: Any, sums: str, dtype: str) -> Any:
+def multiply_groups(rows: Any, weights: Any, groups: Any, dtype: str) -> Any:
+    """The result, of tensors of TE as for `emit_grouped_product`."""
     from tvm import te, tirx
 
     count, depth, columns = weights.shape
     many = tirx.Cast(groups.dtype, count)
+    sums = WIDE if rows.dtype in HALVES else rows.dtype
     term = te.reduce_axis((0, depth), "term")
 
     def multiply(row: Any, column: Any) -> Any:
@@ -70,3 +73,10 @@ def _multiply(rows: Any, weights: Any, groups: Any, sums: str, dtype: str) -> An
         ),
         name="of_known_groups",
     )
+
+
+def is_grouped(module: Any, call: Any) -> bool:
+    """Whether a call is one of such a program."""
+    if not tvm_compat.is_call_tir(call):
+        return False
+    return tvm_compat.attribute(module[call.args[0]], GROUPED) is not None
