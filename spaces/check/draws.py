@@ -256,9 +256,8 @@ class _Program:
         self._indexed: list[tuple[Any, int]] = []
 
         def access(node: Any, buffer: Any) -> None:
-            extents = tvm_compat.param_dims(buffer) or ()
-            for index, extent in zip(node.indices, extents, strict=False):
-                self._indexed.append((index, tvm_compat.as_int(extent) or 1))
+            extents = map(tvm_compat.as_int, tvm_compat.param_dims(buffer) or ())
+            self._indexed += [(i, n or 1) for i, n in zip(node.indices, extents, strict=False)]
 
         def store(node: Any) -> None:
             self._stores.append(node)
@@ -271,10 +270,9 @@ class _Program:
         """For each parameter whose elements index a tensor, directly or through other tensors, the
         smallest extent that they index."""
         bounds: dict[int, int] = {}
-        sources = [(_find_loads(index), extent) for index, extent in self._indexed]
-        sources += [(_find_loads(shift), _SHIFTS) for shift in self._seconds("LShift", "RShift")]
-        for tensors, extent in sources:
-            for i in self._trace(tensors, lambda _: True):
+        shifts = [(shift, _SHIFTS) for shift in self._seconds("LShift", "RShift")]
+        for index, extent in (*self._indexed, *shifts):
+            for i in self._trace(_find_loads(index), lambda _: True):
                 bounds[i] = min(extent, bounds.get(i, extent))
         return bounds
 
@@ -285,17 +283,12 @@ class _Program:
 
     def choosing(self) -> set[int]:
         """Parameters that say where a sum reads its terms, with one element for all of these."""
-        from tvm.ir import TensorLoad
-
         tables: list[Any] = []
         for block in tvm_compat.sblocks(self._function):
             axes = [a.var for a in block.iter_vars if int(a.iter_type) == tvm_compat.REDUCED]
-            loads: list[Any] = []
-            _walk(block.body, (TensorLoad, loads.append))
-            for index in (index for load in loads if axes for index in load.indices):
-                own: list[Any] = []
-                _walk(index, (TensorLoad, own.append))
-                tables += [t.source for t in own if not rewrite.uses(t, axes)]
+            indices = [i for load in _list_loads(block.body) for i in load.indices if axes]
+            own = [table for index in indices for table in _list_loads(index)]
+            tables += [table.source for table in own if not rewrite.uses(table, axes)]
         return {i for i, p in enumerate(self._function.params) if rewrite.is_among(p, tables)}
 
     def divisors(self) -> set[int]:
@@ -391,10 +384,14 @@ def _calls(expression: Any) -> list[Any]:
 
 def _find_loads(expression: Any) -> list[Any]:
     """The tensors that an expression reads."""
+    return [load.source for load in _list_loads(expression)]
+
+
+def _list_loads(expression: Any) -> list[Any]:
     from tvm.ir import TensorLoad
 
     found: list[Any] = []
-    _walk(expression, (TensorLoad, lambda load: found.append(load.source)))
+    _walk(expression, (TensorLoad, found.append))
     return found
 
 
