@@ -191,8 +191,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
     """
     program = _Program(function)
     written = find_written(function)
-    bounds, positive = program.index_bounds(), program.positive()
-    choosing = program.choosing()
+    bounds, positive, choosing = program.index_bounds(), program.positive(), program.choosing()
     found = []
     for i, param in enumerate(function.params):
         shape = tvm_compat.param_shape(param)
