@@ -69,18 +69,28 @@ def _write(name: str, sizes: Sizes, knobs: Knobs, programs: Programs = PROGRAMS)
     return sample(HOPPER, name, sizes, knobs, programs)
 
 
+_WAYS_OF = {"halves": (PROGRAMS, _WAYS), "floats of 8 bits": (ROUGH, _ROUGH_WAYS)}
+
+
 @pytest.mark.parametrize(
-    ("programs", "ways"),
-    [(PROGRAMS, _WAYS), (ROUGH, _ROUGH_WAYS)],
-    ids=["halves", "floats of 8 bits"],
+    ("kind", "way", "blocks"),
+    [
+        pytest.param(
+            kind, way, blocks, marks=() if number == way % len(CLUSTERS) else pytest.mark.long
+        )
+        for kind, (_, ways) in _WAYS_OF.items()
+        for way in range(len(ways))
+        for number, blocks in enumerate(CLUSTERS)
+    ],
 )
-@pytest.mark.parametrize("blocks", CLUSTERS)
 def test_products_are_right_where_clusters_have_tiles_left_over(
-    blocks: tuple[int, int], programs: Programs, ways: Ways
+    kind: str, way: int, blocks: tuple[int, int]
 ) -> None:
     """Of open rows there are one, none, and more."""
-    known = [(name, programs[name][1][-1], _with_cluster(blocks, other)) for name, other in ways]
-    assert wrong(_write(*each, programs) for each in known) == {}
+    programs, ways = _WAYS_OF[kind]
+    name, other = ways[way]
+    known = name, programs[name][1][-1], _with_cluster(blocks, other)
+    assert wrong([_write(*known, programs)]) == {}
 
 
 @pytest.mark.parametrize("blocks", CLUSTERS)
