@@ -17,6 +17,7 @@ from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
 from spaces.passes.padded_weights import without_padding_tests
+from spaces.passes.bf16.dots import with_pair_dots
 from spaces.passes.prefetch import with_prefetches
 from spaces.passes.tile_accumulators import with_tile_sums
 from spaces.passes.tile_guards import with_whole_tiles
@@ -46,6 +47,7 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_prefetches,
     with_tile_sums,
     with_whole_tiles,
+    with_pair_dots,
     with_transposes,
     with_ragged_ends,
     without_idle_steps,

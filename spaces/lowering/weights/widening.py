@@ -1,6 +1,6 @@
 """Products in halves, of which a CPU makes floats first, in the product.
 
-A CPU without instructions for halves multiplies in float32. Weights stay halves in memory and are
+A CPU without instructions for a kind of halves multiplies in float32. Weights stay halves in memory and are
 widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes that a
 product with few rows waits for; so are rows.
 """
@@ -13,26 +13,34 @@ from spaces.ir import tvm_compat
 from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import FUSES, FUSES_NOTHING, SUMMING
 from spaces.lowering.weights.constants import GRAPH, UNPACKS, unpacks
+from spaces.targets.cpu import multiplies_bf16
 
 WIDENS = "tuner.widens"
 """Attribute of a program that makes float32 of halves that a run computes."""
 
 
 def widen_products(module: Any) -> Any:
-    """A module in which products of halves that are summed in float32 are products of float32."""
+    """A module in which products of halves that are summed in float32 are products of float32.
+
+    Products of bfloat16 stay as they are where the CPU of the target at hand adds up two at once (AVX512-BF16),
+    but for convolutions in groups, of which a sum may have one product.
+    """
     from tvm import relax
     from tvm.relax.analysis import get_var2val
     from tvm.relax.expr_functor import PyExprMutator, mutator
+    from tvm.target import Target
 
     graph = module.get_global_var(GRAPH)
     if not any(_is_narrow(value) for value in get_var2val(module[graph]).values()):
         return module
 
+    in_pairs = multiplies_bf16(Target.current())
+
     @mutator
     class Widener(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
-            if not _is_narrow(call):
+            if not _is_narrow(call) or (in_pairs and _is_in_pairs(call)):
                 return call
             operands = [_widen(self.builder_, o, self._attribute(o)) for o in call.args]
             return relax.Call(call.op, operands, call.attrs, call.ty_args)
@@ -55,6 +63,12 @@ def _is_narrow(call: Any) -> bool:
         return False
     types = [str(operand.ty.dtype) for operand in call.args]
     return str(call.ty.dtype) == WIDE and all(kind in HALVES for kind in types)
+
+
+def _is_in_pairs(call: Any) -> bool:
+    """Whether a product of halves is one of bfloat16, and not in groups."""
+    kinds = {str(operand.ty.dtype) for operand in call.args}
+    return kinds == {"bfloat16"} and int(getattr(call.attrs, "groups", 1)) == 1
 
 
 def _widen(builder: Any, operand: Any, kind: str) -> Any:
