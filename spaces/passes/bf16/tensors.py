@@ -29,7 +29,7 @@ def list_allocated(function: Any) -> tuple[list[Any], list[Any]]:
         found.extend(b for b in node.alloc_buffers if str(b.dtype) == BF16)
 
     def store(node: Any) -> None:
-        if _bits_of(node.value) is None:
+        if str(node.buffer.dtype) == BF16 and _bits_of(node.value) is None:
             computed.append(node.buffer)
 
     tvm_ffi.structural_walk(function.body, [(tvm.s_tir.SBlock, block), (tirx.BufferStore, store)])
