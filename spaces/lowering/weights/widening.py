@@ -1,8 +1,8 @@
 """Products in halves, of which a CPU makes floats first, in the product.
 
-A CPU without instructions for a kind of halves multiplies in float32. Weights stay halves in memory and are
-widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes that a
-product with few rows waits for; so are rows.
+A CPU without instructions for a kind of halves multiplies in float32. Weights stay halves in memory
+and are widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes
+that a product with few rows waits for; so are rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ WIDENS = "tuner.widens"
 def widen_products(module: Any) -> Any:
     """A module in which products of halves that are summed in float32 are products of float32.
 
-    Products of bfloat16 stay as they are where the CPU of the target at hand adds up two at once (AVX512-BF16),
-    but for convolutions in groups, of which a sum may have one product.
+    Products of bfloat16 stay as they are where the CPU of the target at hand adds up two at once
+    (AVX512-BF16), but for convolutions in groups, of which a sum may have one product.
     """
     from tvm import relax
     from tvm.relax.analysis import get_var2val

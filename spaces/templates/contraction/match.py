@@ -11,8 +11,8 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.affine import Index, read_index
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
-from spaces.passes.bf16.dots import is_sum_of_bf16
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
+from spaces.passes.bf16.dots import is_sum_of_bf16
 from spaces.templates.contraction.roles import Roles, choose_pair, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
 from spaces.templates.contraction.weights import (

@@ -8,8 +8,8 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
-from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.bf16.dots import PAIRS
+from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tuner.task import Instance
 
-
 PAIR = 2
+"""Products that one step adds up where it adds up several, see `Contraction.pair`."""
 
 
 @dataclass(frozen=True, slots=True)

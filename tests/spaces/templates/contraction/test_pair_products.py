@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from spaces.check.choice import reference_of
 from spaces.codegen.artifact import build_artifact, load_kernel
 from spaces.design_space.knob_space import KnobSpace
+from spaces.devices.checker import HostChecker, how_wrong
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
-from spaces.lowering.extract_tasks import set_shapes, task_of
+from spaces.ir.schedules import task_module
+from spaces.lowering.extract_tasks import extract, set_shapes, task_of
 from spaces.passes.pipeline import tir_pipeline
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import parse_target, resolve_target
 from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
-from tests.contracts.programs import write_down
+from tests.contracts.programs import without_bf16, write_down
+from tests.spaces.frontends.onnx.beside_onnxruntime import lowered
 from tests.spaces.templates.open_programs import draw_feasible, extent
 from tuner.dynamic.shapes import joint
 from tuner.task import Task
@@ -38,18 +43,20 @@ EPS = 2.0**-23
 
 @dataclass(frozen=True)
 class Product:
-    """A batch of products A @ B with ReLU after them.
+    """A batch of products A @ B.
 
     Attributes:
         sizes: rows, columns and depth; a text is the name of an open one.
         turned: which operands are stored with their last two dimensions swapped.
         constant: whether B is known ahead.
+        bare: whether no ReLU follows.
     """
 
     sizes: tuple[Size, Size, Size]
     batch: tuple[int, ...] = ()
     turned: str = ""
     constant: bool = False
+    bare: bool = False
 
     def shapes(self, values: dict[str, int]) -> list[tuple[int, ...]]:
         """Those of A and B."""
@@ -74,7 +81,8 @@ class Product:
             right = b(*front, j, step) if "b" in self.turned else b(*front, step, j)
             return te.sum(left.astype("float32") * right.astype("float32"), step)
 
-        out = topi.nn.relu(te.compute((*outer, m, n), element, name="product"))
+        sums = te.compute((*outer, m, n), element, name="product")
+        out = sums if self.bare else topi.nn.relu(sums)
         function = te.create_prim_func([a, b, out])
         if self.constant:
             function = function.with_attr(tvm_compat.LAYOUT_FREE, [1])
@@ -134,6 +142,19 @@ def assembly(module: Any, target: str = ZEN4) -> str:
     return str(library.mod.inspect_source("asm"))
 
 
+def wrong(task: Task, module: Any) -> str:
+    """What the gate says of a scheduled module; empty if its outputs are right."""
+    import tvm
+
+    kernel = load_kernel(build_artifact(module, task.target))
+    for case in reference_of(task_module(task.module), task.key).cases:
+        tensors = HostChecker(tvm.cpu(), task.target).feed(case)
+        kernel.module["main"](*kernel.arguments(tensors, tvm.cpu()))
+        if said := how_wrong(case, tensors):
+            return said
+    return ""
+
+
 def run(kernel: Any, operands: list[Array], shape: tuple[int, ...]) -> Array:
     import tvm
 
@@ -188,6 +209,85 @@ def test_each_step_of_a_sum_is_the_instruction(name: str) -> None:
             code = assembly(module)
             assert DOT in code, knobs
             assert not re.search(r"\tv(f[n]?m(add|sub)|mul)\w*ps", code), knobs
+
+
+def test_the_gate_takes_deep_sums(cpu: str) -> None:
+    task = Product((4, 32, 6000), constant=True).task(cpu)
+    for knobs in draw_feasible(templates_of(task)[0], 2):
+        module = write_down(KnobSpace(task, templates_of(task)[0]), knobs).schedule.mod
+        assert not wrong(task, module), knobs
+
+
+CONVOLUTIONS = {
+    "padded": ("1, 8, 13, 11", "pads = [1, 1, 1, 1]", (24, 8, 3, 3)),
+    "of odd channels": ("1, 5, 9, 11", "pads = [1, 1, 1, 1]", (24, 5, 3, 3)),
+    "strided": ("2, 16, 14, 10", "pads = [1, 1, 1, 1], strides = [2, 2]", (24, 16, 3, 3)),
+    "dilated": ("1, 16, 12, 16", "dilations = [2, 2]", (32, 16, 3, 3)),
+    "of points": ("1, 24, 7, 9", "", (32, 24, 1, 1)),
+    "of a line": ("1, 12, 40", "pads = [2, 2]", (16, 12, 5)),
+    "in groups": ("1, 8, 13, 11", "group = 2, pads = [1, 1, 1, 1]", (24, 4, 3, 3)),
+}
+
+
+def convolution(name: str) -> Any:
+    """A file with ReLU after a convolution of bfloat16, and its weight."""
+    shape, attributes, size = CONVOLUTIONS[name]
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 20]> g (bfloat16[{shape}] x) => (float y) '
+        f"{{ t = Conv<{attributes}>(x, w) u = Relu(t) y = Cast<to = 1>(u) }}"
+    )
+    proto = onnx.parser.parse_model(text.replace("<>", ""))
+    (weight,) = draw(size)
+    element = onnx.helper.np_dtype_to_tensor_dtype(weight.dtype)
+    tensor = onnx.helper.make_tensor("w", element, size, weight.tobytes(), raw=True)
+    proto.graph.initializer.append(tensor)
+    return proto
+
+
+def convolution_task(name: str, target: str) -> Task:
+    tasks = extract(lowered(convolution(name), target), target)
+    return next(t for t in tasks if contraction_templates(t, match_contraction(t)))
+
+
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "in groups"])
+def test_any_setting_computes_the_convolution(name: str, cpu: str) -> None:
+    task = convolution_task(name, cpu)
+    templates = templates_of(task)
+    assert templates
+    for template in templates:
+        for knobs in draw_feasible(template, 2):
+            module = write_down(KnobSpace(task, template), knobs).schedule.mod
+            assert DOT in assembly(module), knobs
+            assert not wrong(task, module), knobs
+
+
+@pytest.mark.parametrize("name", ["padded", "in groups"])
+def test_a_cpu_without_the_instruction_and_groups_are_multiplied_in_float32(name: str) -> None:
+    task = convolution_task(name, ZEN4 if name == "in groups" else without_bf16(ZEN4))
+    for template in templates_of(task):
+        (knobs,) = draw_feasible(template, 1)
+        module = write_down(KnobSpace(task, template), knobs).schedule.mod
+        assert DOT not in assembly(module, task.target), knobs
+
+
+def test_a_program_of_bfloat16_has_no_such_template_where_the_cpu_has_no_instruction() -> None:
+    assert templates_of(PRODUCTS["plain"].task(ZEN4))
+    assert not templates_of(PRODUCTS["plain"].task(without_bf16(ZEN4)))
+
+
+def test_what_is_no_number_and_infinity_come_out_and_subnormal_numbers_are_zero(cpu: str) -> None:
+    """So says the instruction's definition; float32 keeps the latter."""
+    product = Product((48, 96, 64), bare=True)
+    task = product.task(cpu)
+    template = templates_of(task)[0]
+    (knobs,) = draw_feasible(template, 1)
+    a, b = (np.zeros(shape, numpy_dtype("bfloat16")) for shape in product.shapes({}))
+    b[0] = 1
+    a[:5, 0] = [np.nan, np.inf, 2.0**-126, 2.0**-127, 2.0**-133]
+    got = run(build(task, template, knobs), [a, b], (48, 96))
+    wanted = np.array([np.nan, np.inf, 2.0**-126, 0, 0], "float32")
+    np.testing.assert_array_equal(got[:5], np.broadcast_to(wanted[:, None], (5, 96)))
+    assert not got[5:].any()
 
 
 @pytest.mark.long
