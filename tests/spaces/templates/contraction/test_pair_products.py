@@ -33,6 +33,7 @@ from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
+long = pytest.mark.long
 Array = np.ndarray[Any, Any]
 Size = int | str
 ZEN4 = '{"kind":"llvm","mcpu":"znver4","mtriple":"x86_64-unknown-linux-gnu","num-cores":1}'
@@ -187,14 +188,15 @@ def sizes_of(product: Product, knobs: dict[str, int]) -> Iterator[dict[str, int]
         yield {name: size + 2 * number for number, name in enumerate(names)}
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(4, marks=long)])
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_any_setting_computes_the_product(name: str, cpu: str) -> None:
+def test_any_setting_computes_the_product(name: str, number: int, cpu: str) -> None:
     product = PRODUCTS[name]
     task = product.task(cpu)
     templates = templates_of(task)
     assert templates
     for template in templates:
-        for knobs in draw_feasible(template, 3):
+        for knobs in draw_feasible(template, number):
             kernel = build(task, template, knobs)
             for values in sizes_of(product, knobs):
                 check(kernel, draw(*product.shapes(values)), product.multiply, (knobs, values))
@@ -204,7 +206,7 @@ def test_any_setting_computes_the_product(name: str, cpu: str) -> None:
 def test_each_step_of_a_sum_is_the_instruction(name: str) -> None:
     task = PRODUCTS[name].task(ZEN4)
     for template in templates_of(task):
-        for knobs in draw_feasible(template, 2):
+        for knobs in draw_feasible(template, 1):
             module = write_down(KnobSpace(task, template), knobs).schedule.mod
             code = assembly(module)
             assert DOT in code, knobs
@@ -249,13 +251,14 @@ def convolution_task(name: str, target: str) -> Task:
     return next(t for t in tasks if contraction_templates(t, match_contraction(t)))
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(4, marks=long)])
 @pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "in groups"])
-def test_any_setting_computes_the_convolution(name: str, cpu: str) -> None:
+def test_any_setting_computes_the_convolution(name: str, number: int, cpu: str) -> None:
     task = convolution_task(name, cpu)
     templates = templates_of(task)
     assert templates
     for template in templates:
-        for knobs in draw_feasible(template, 2):
+        for knobs in draw_feasible(template, number):
             module = write_down(KnobSpace(task, template), knobs).schedule.mod
             assert DOT in assembly(module), knobs
             assert not wrong(task, module), knobs
@@ -290,7 +293,7 @@ def test_what_is_no_number_and_infinity_come_out_and_subnormal_numbers_are_zero(
     assert not got[5:].any()
 
 
-@pytest.mark.long
+@long
 @pytest.mark.parametrize("name", ["of odd sizes", "A turned", "open rows", "all open"])
 def test_every_value_of_a_knob_computes_the_product(name: str, cpu: str) -> None:
     product = PRODUCTS[name]
