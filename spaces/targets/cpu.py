@@ -90,9 +90,10 @@ def multiplies_bf16(target: Any) -> bool:
 
 
 def same_but_for_caches(one: str, other: str) -> bool:
-    """Whether two llvm targets have the same vectors, registers and threads."""
+    """Whether two llvm targets have the same vectors, registers and threads. Schedules of products
+    of bfloat16 compile without instructions for these, too (`spaces.passes.bf16.dots`)."""
     return _without_caches(cpu_of(one)) == _without_caches(cpu_of(other))
 
 
 def _without_caches(cpu: Cpu) -> Cpu:
-    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0)
+    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0, dots_bf16=False)

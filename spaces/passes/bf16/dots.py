@@ -18,6 +18,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.passes.bf16.tensors import BF16, list_allocated, with_bits
+from spaces.targets.cpu import multiplies_bf16
 
 PAIRS = "tuner.pairs"
 """Annotation of a loop over lanes around the loop over the two products of a step."""
@@ -44,7 +45,8 @@ def is_sum_of_bf16(block: Any) -> bool:
 def with_pair_dots(function: Any) -> Any:
     """A scheduled PrimFunc whose marked loops are instructions that add up pairs of products.
 
-    A marked loop whose factors do not lie as the instruction takes them stays a loop.
+    A marked loop whose factors do not lie as the instruction takes them stays a loop; so do all in
+    a function that is bound to a target without the instruction.
     """
     import tvm
     from tvm import tirx
@@ -54,13 +56,15 @@ def with_pair_dots(function: Any) -> Any:
     analyzer = Analyzer()
     widths: set[int] = set()
     copied, computed = list_allocated(function)
+    target = tvm_compat.attribute(function, "target")
+    fits = target is None or multiplies_bf16(target)
 
     def loop(node: Any, mutator: Any) -> Any:
         if tvm_compat.as_int(node.extent) is not None:
             analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
         if PAIRS not in node.annotations:
             return mutator.default_mutate(node)
-        step = _read(node, analyzer)
+        step = _read(node, analyzer) if fits else None
         if step is None or any(rewrite.is_among(f, computed) for f in step.factors):
             marks = {key: value for key, value in node.annotations.items() if key != PAIRS}
             return rewrite.copy_loop(node, node.body, marks=marks)

@@ -278,6 +278,14 @@ def test_a_program_of_bfloat16_has_no_such_template_where_the_cpu_has_no_instruc
     assert not templates_of(PRODUCTS["plain"].task(without_bf16(ZEN4)))
 
 
+def test_a_schedule_that_a_cpu_without_the_instruction_takes_over_is_loops() -> None:
+    task = PRODUCTS["open rows"].task(ZEN4)
+    (knobs,) = draw_feasible(templates_of(task)[0], 1)
+    module = write_down(KnobSpace(task, templates_of(task)[0]), knobs).schedule.mod
+    assert DOT in assembly(module)
+    assert DOT not in assembly(module, without_bf16(ZEN4))
+
+
 def test_what_is_no_number_and_infinity_come_out_and_subnormal_numbers_are_zero(cpu: str) -> None:
     """So says the instruction's definition; float32 keeps the latter."""
     product = Product((48, 96, 64), bare=True)
