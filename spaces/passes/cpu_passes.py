@@ -13,6 +13,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.byte_floats import with_exact_conversions
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
+from spaces.passes.bf16.dots import with_pair_dots
 from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
@@ -23,7 +24,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 3
+VERSION = 4
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -46,6 +47,9 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_prefetches,
     with_tile_sums,
     with_whole_tiles,
+    # Marked sums of products of bfloat16 become instructions, which round and treat the smallest
+    # numbers in a way of their own.
+    with_pair_dots,
     with_transposes,
     with_ragged_ends,
     without_idle_steps,

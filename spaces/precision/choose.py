@@ -64,8 +64,8 @@ def choose_type(target: str, *, is_open: bool) -> tuple[str, str]:
     """The type that suits a CPU, and why.
 
     Bytes where it has instructions for them that our kernels use, which are for sizes that are
-    known. Halves have none: kernels widen them, which is faster only where memory is the limit, as
-    with one row.
+    known; else bfloat16 where it has instructions for that. Other halves have none: kernels widen
+    them, which is faster only where memory is the limit, as with one row.
 
     Args:
         is_open: whether the model has open dimensions.
@@ -75,11 +75,15 @@ def choose_type(target: str, *, is_open: bool) -> tuple[str, str]:
     """
     if not backend_of(target).on_host:
         raise UsageError(f"--precision {AUTO}: it is for CPUs: name a type")
-    if is_open:
-        return "f32", f"{AUTO}: kernels of bytes are for sizes that are known"
-    if cpu_of(target).vnni:
+    cpu = cpu_of(target)
+    if cpu.vnni and not is_open:
         return "int8", f"{AUTO}: the CPU multiplies bytes four at a time (VNNI)"
-    return "f32", f"{AUTO}: the CPU has no instructions for products of bytes (VNNI)"
+    why = "kernels of bytes are for sizes that are known"
+    if not is_open:
+        why = "the CPU has no instructions for products of bytes (VNNI)"
+    if cpu.dots_bf16:
+        return "bf16", f"{AUTO}: {why}; it multiplies bfloat16 two at a time (AVX512-BF16)"
+    return "f32", f"{AUTO}: {why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Cpu:
         cores: threads that a kernel uses.
         l1_bytes: size of a core's L1 data cache; `l2_bytes` is per core too, `l3_bytes` is shared.
         vnni: whether it multiplies 8-bit integers four at a time (AVX-512 VNNI or AVX-VNNI).
+        dots_bf16: whether it multiplies bfloat16 two at a time (AVX512-BF16).
     """
 
     vector_bytes: int
@@ -30,6 +31,7 @@ class Cpu:
     l2_bytes: int
     l3_bytes: int
     vnni: bool = False
+    dots_bf16: bool = False
 
     def lanes(self, bits: int) -> int:
         """Elements of a vector."""
@@ -62,6 +64,7 @@ def cpu_of(target_json: str) -> Cpu:
         l2_bytes=caches[2],
         l3_bytes=caches[3],
         vnni=multiplies_bytes(target),
+        dots_bf16=multiplies_bf16(target),
     )
 
 
@@ -78,10 +81,19 @@ def multiplies_bytes(target: Any) -> bool:
     return other or (wide and narrow)
 
 
+def multiplies_bf16(target: Any) -> bool:
+    """Whether an llvm target has AVX512-BF16, for vectors of any width."""
+    from spaces.ir import tvm_compat
+
+    wanted = ("avx512f", "avx512bf16", "avx512vl")
+    return all(tvm_compat.has_cpu_feature(target, feature) for feature in wanted)
+
+
 def same_but_for_caches(one: str, other: str) -> bool:
-    """Whether two llvm targets have the same vectors, registers and threads."""
+    """Whether two llvm targets have the same vectors, registers and threads. Schedules of products
+    of bfloat16 compile without instructions for these, too (`spaces.passes.bf16.dots`)."""
     return _without_caches(cpu_of(one)) == _without_caches(cpu_of(other))
 
 
 def _without_caches(cpu: Cpu) -> Cpu:
-    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0)
+    return replace(cpu, l1_bytes=0, l2_bytes=0, l3_bytes=0, dots_bf16=False)

@@ -32,6 +32,12 @@ def gemm_task(target: str = LLVM, size: int = 64) -> Task:
     return extract(lower(load_model(spec).module, target), target)[0]
 
 
+def without_bf16(target: str) -> str:
+    """A CPU that has no instructions for bfloat16, and is the same in all else."""
+    config = json.loads(target)
+    return json.dumps({**config, "mattr": [*config.get("mattr", []), "-avx512bf16"]})
+
+
 def sampled(task: Task, count: int) -> tuple[Candidate, ...]:
     """Valid candidates of a task, all different."""
     from spaces.design_space.trace_space import TraceSpace

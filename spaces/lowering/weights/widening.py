@@ -1,8 +1,8 @@
 """Products in halves, of which a CPU makes floats first, in the product.
 
-A CPU without instructions for halves multiplies in float32. Weights stay halves in memory and are
-widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes that a
-product with few rows waits for; so are rows.
+A CPU without instructions for a kind of halves multiplies in float32. Weights stay halves in memory
+and are widened by what reads them (see `spaces.lowering.weights.unpacking`), which halves the bytes
+that a product with few rows waits for; so are rows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from spaces.ir.element_types import HALVES, WIDE
 from spaces.lowering.relax_rewrite import FUSES, FUSES_NOTHING, SUMMING
 from spaces.lowering.weights.constants import GRAPH, UNPACKS, unpacks
 from spaces.lowering.weights.grouped_products import emit_grouped_product, is_grouped
+from spaces.targets.cpu import multiplies_bf16
 
 WIDENS = "tuner.widens"
 """Attribute of a program that makes float32 of halves that a run computes."""
 
 
 def widen_products(module: Any) -> Any:
-    """A module in which products of halves that are summed in float32 are products of float32."""
+    """A module in which products of halves that are summed in float32 are products of float32.
+
+    Products of bfloat16 stay as they are where the CPU of the target at hand adds up two at once
+    (AVX512-BF16), but for convolutions in groups, of which a sum may have one product.
+    """
     from tvm import relax
     from tvm.relax.analysis import get_var2val
     from tvm.relax.expr_functor import PyExprMutator, mutator
+    from tvm.target import Target
 
     def is_narrow(call: Any) -> bool:
         return _is_narrow(call) or _is_narrow_grouped(module, call)
@@ -33,11 +39,13 @@ def widen_products(module: Any) -> Any:
     if not any(is_narrow(value) for value in get_var2val(module[graph]).values()):
         return module
 
+    in_pairs = multiplies_bf16(Target.current())
+
     @mutator
     class Widener(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
-            if not is_narrow(call):
+            if not is_narrow(call) or (in_pairs and _is_in_pairs(call)):
                 return call
             if tvm_compat.is_call_tir(call):
                 *factors, groups = call.args[1].fields[:3]  # behind them is a size that they have
@@ -72,6 +80,14 @@ def _is_narrow(call: Any) -> bool:
 def _is_narrow_grouped(module: Any, call: Any) -> bool:
     """Whether an expression is a product of groups of halves."""
     return is_grouped(module, call) and str(call.args[1].fields[0].ty.dtype) in HALVES
+
+
+def _is_in_pairs(call: Any) -> bool:
+    """Whether a call is a product of bfloat16, and not in groups."""
+    if not _is_narrow(call):
+        return False
+    kinds = {str(operand.ty.dtype) for operand in call.args}
+    return kinds == {"bfloat16"} and int(getattr(call.attrs, "groups", 1)) == 1
 
 
 def _widen(builder: Any, operand: Any, kind: str) -> Any:

@@ -41,7 +41,7 @@ def count_unrolled(c: Contraction, wanted: int) -> tuple[int, ...]:
 
     The loops are those with more than one step, the innermost last; 1 where a loop stays a loop.
     """
-    extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
+    extents = [c.count_steps(i) for i in c.reduce_axes if not c.axes[i].single]
     if c.plain and len(extents) == 1:
         return (wanted,)  # the extent is padded to a multiple
     steps, left = [], wanted

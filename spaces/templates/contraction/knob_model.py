@@ -40,7 +40,7 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         inner = c.axes[c.rows[-1]].extent
         rows = [r for r in rows if inner % r == 0]
     if not c.plain:
-        lanes = _exact_lanes(c.column_extent, lanes)
+        lanes = _exact_lanes(c.column_extent, lanes, odd=c.pair is None)
     packs_rows = c.plain and c.rows_pack
     return {
         k.ROWS: tuple(rows) if c.rows else (1,),
@@ -82,6 +82,8 @@ def _unrolls(c: Contraction) -> tuple[int, ...]:
 
 
 def _ways_of_columns(c: Contraction) -> tuple[int, ...]:
+    if c.pair is not None:  # its pairs lie apart, or its columns do
+        return (int(c.columns_pack),)
     reads = c.packed_bits is None and (c.columns_follow or not c.columns_pack)
     return (0,) * reads + (1,) * c.columns_pack
 
@@ -113,17 +115,20 @@ def choices_within(
     }
 
 
-def _exact_lanes(extent: int, lanes: tuple[int, ...]) -> tuple[int, ...]:
-    """Vector widths that divide the extent: the usual ones, and the widest if it is another."""
+def _exact_lanes(extent: int, lanes: tuple[int, ...], *, odd: bool) -> tuple[int, ...]:
+    """Vector widths that divide the extent: the usual ones, and where there may be odd ones the
+    widest if it is another."""
     usual = tuple(w for w in lanes if extent % w == 0)
+    if not odd:
+        return usual
     widest = max(w for w in range(1, lanes[0] + 1) if extent % w == 0)
     return usual if widest in usual or widest == 1 else (widest, *usual)
 
 
 def tiling(c: Contraction, knobs: Mapping[str, Any]) -> k.Tiling:
     """Sizes that follow from knobs, divisible or not."""
-    depth = -(-c.depth // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.depth
-    return k.compute_tiling(c, knobs, padded_depth=depth)
+    steps = -(-c.steps // knobs[k.UNROLL]) * knobs[k.UNROLL] if c.plain else c.steps
+    return k.compute_tiling(c, knobs, padded_depth=steps * c.group)
 
 
 def layout(c: Contraction, knobs: Knobs) -> str:
@@ -139,9 +144,8 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     parts = []
     for operand, packed, panel, extent, padded in ways:
         grown = c.plain and (padded, depth) != (extent, c.depth)
-        if c.operands[operand].packed_bits is not None or (
-            c.operands[operand].constant and (packed or grown or c.operands[operand].staged)
-        ):
+        moved = packed or grown or c.operands[operand].staged or not c.has_pairs(operand)
+        if c.operands[operand].packed_bits is not None or (c.operands[operand].constant and moved):
             parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
     return " ".join(parts)
 
@@ -153,14 +157,14 @@ def hoists_predicate(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     another way how much is copied, and divides by extents that may be zero. There TVM partitions
     the loop over tiles itself.
     """
-    copied = c.product or c.operands[c.rows_of].staged
+    copied = c.product or c.operands[c.rows_of].staged or not c.has_pairs(c.rows_of)
     return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
 
 
 def depth_grows(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     """Whether the reduction is padded to a multiple of its unrolled steps."""
     inner = inner_reduction(c)
-    return False if inner is None else is_padded(c, inner, knobs[k.UNROLL])
+    return False if inner is None else is_padded(c, inner, knobs[k.UNROLL] * c.group)
 
 
 def is_padded(c: Contraction, axis: int, multiple: Any) -> Any:
@@ -268,7 +272,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     rows, vectors, lanes = columns[k.ROWS], columns[k.VECTORS], columns[k.LANES]
     share = k.share_of_cycle(cpu, c.out_bits, lanes)
     pieces = sum((lanes >> bit) & 1 for bit in range(6))  # in which odd vectors are loaded
-    item = c.out_bits // 8
+    item = c.operands[c.columns_of].bits // 8
     multiplies = rows * vectors * share
     vector = pieces * share
     loads = vectors * vector + rows * k.BROADCAST if c.broadcasts else (rows + 1) * vectors * vector
@@ -280,11 +284,12 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     packed = item if c.packed_bits is None else np.where(unpacks, c.packed_bits / 8, item)
     panel = vectors * lanes * t.padded_depth * packed
     strip = rows * t.padded_depth * item
-    waiting = k.traffic(panel, strip, t, cpu, columns) / t.padded_depth
+    steps = t.padded_depth / c.group
+    waiting = k.traffic(panel, strip, t, cpu, columns) / steps
     tiles = t.row_tiles * t.column_tiles * c.outer_extent
     reloads = np.where(k.clamps(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
     per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
-    per_tile = per_step * t.padded_depth + rows * vectors * 4 + k.TILE
+    per_tile = per_step * steps + rows * vectors * 4 + k.TILE
     shared = np.ceil(t.chunks / cpu.cores) / t.chunks
     busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
     packing = _packing_cycles(c, cpu, columns, t)
@@ -339,10 +344,11 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     threads = k.in_threads(columns) == 1
     barrier = np.where(threads, k.BARRIER, 0.0)
     area = t.padded_depth * c.outer_extent / np.where(threads, cpu.cores, 1)
+    item = c.operands[c.columns_of].bits // 8
 
     def apart(pace: float, elements: Any) -> Any:
         """Cycles of a whole stage that the threads wait for; its result goes through the caches."""
-        spilled = np.maximum(elements * (c.out_bits // 8) - cpu.l2_bytes, 0.0)
+        spilled = np.maximum(elements * item - cpu.l2_bytes, 0.0)
         return barrier + pace * elements + _SPILLED * spilled
 
     packs_columns = (columns[k.PACK_COLUMNS] == 1) & (not c.operands[c.columns_of].constant)
@@ -355,7 +361,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
     cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
-    copied = (padded | c.product) & (columns[k.PACK_ROWS] == 0)
+    copied = (padded | c.product | (not c.has_pairs(c.rows_of))) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
     again = 0.5 * height * area * (t.column_tiles // t.column_block)
     copying = np.where(inside, again, apart(0.5, height * area))

@@ -12,7 +12,8 @@ from spaces.ir.affine import Index, read_index
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
-from spaces.templates.contraction.roles import Roles, roles
+from spaces.passes.bf16.dots import is_sum_of_bf16
+from spaces.templates.contraction.roles import Roles, choose_pair, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
 from spaces.templates.contraction.weights import (
     count_packed_bits,
@@ -279,6 +280,9 @@ def view(
             first, second = (replace(operand, packed_bits=None) for operand in operands)
             operands = first, second
     expressions = [*body.indices, *(i for load in loads for i in load.indices)]
+    plain = all(type(e).__name__ == "Var" for e in expressions)
+    spread = not axes[column].used[1 - columns_of]
+    in_pairs = spread and is_sum_of_bf16(match.main)
     return Contraction(
         axes=axes,
         operands=operands,
@@ -286,12 +290,13 @@ def view(
         rows=rows,
         outer=outer,
         columns_of=columns_of,
-        plain=all(type(e).__name__ == "Var" for e in expressions),
+        plain=plain,
         out_dims=len(body.indices),
         out_bits=tvm_compat.element_bits(body.buffer.dtype),
         epilogue=match.stages.last is not None,
         epilogue_keeps_shape=keeps_shape(match.schedule, match.stages, values),
         product=match.product,
+        pair=choose_pair(axes, 1 - columns_of, plain=plain) if in_pairs else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spaces.templates.contraction.shape import Axis, Operand
+from spaces.templates.contraction.shape import PAIR, Axis, Operand
 
 Roles = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -70,3 +70,26 @@ def _adjacent(before: Axis, after: Axis, operand: Operand, number: int) -> bool:
         and after.out_dim == before.out_dim + 1
         and operand.shape[dim + 1] == after.extent
     )
+
+
+def choose_pair(axes: Sequence[Axis], rows_of: int, *, plain: bool) -> int | None:
+    """The reduction axis whose steps are best taken in pairs; None where there is none.
+
+    It is an index of its own in both operands. One of an even extent needs no padding; one along
+    which the row operand is contiguous, no copy of that operand.
+
+    Args:
+        plain: whether odd extents can be padded.
+    """
+
+    def is_odd(axis: Axis) -> bool:
+        return axis.symbolic or bool(axis.extent % PAIR)
+
+    fit = [
+        number
+        for number, axis in enumerate(axes)
+        if axis.reduce and not axis.single and None not in axis.dims
+        if plain or not is_odd(axis)
+    ]
+    order = [(is_odd(axes[n]), axes[n].steps[rows_of] != 1, -n) for n in fit]
+    return -min(order)[-1] if order else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
+from spaces.passes.bf16.dots import PAIRS
 from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
@@ -21,8 +22,9 @@ from spaces.templates.contraction.knob_model import (
     tiling,
 )
 from spaces.templates.contraction.match import Stages, tidy_stages
+from spaces.templates.contraction.panels import lay_out, panels, reduction_order
 from spaces.templates.contraction.product_form import as_product
-from spaces.templates.contraction.shape import Contraction
+from spaces.templates.contraction.shape import PAIR, Contraction
 from spaces.templates.contraction.tile_stages import in_parallel, pack_ahead, pad, write_back
 from spaces.templates.contraction.weights import find_panel_dims
 
@@ -65,7 +67,7 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
             if in_step:
                 schedule.set_scope(block, 0, "local")
             if c.packed_bits is not None:  # numbers of a byte are made together
-                steps = inside[_reduction_order(c, operand)[-1]]
+                steps = inside[reduction_order(c, operand)[-1]]
                 schedule.unroll(schedule.split(steps, [None, knobs[k.UNROLL]])[1])
         else:
             _stage_at_root(schedule, c, knobs, operand, block)
@@ -107,7 +109,9 @@ def _pad(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     grown = any(is_padded(c, axis, padding[axis]) for axis in multiples)
     inner = inner_reduction(c)
     if inner is not None and depth_grows(c, knobs):
-        padding[inner] = knobs[k.UNROLL]
+        padding[inner] = knobs[k.UNROLL] * c.group
+    elif c.pair is not None and is_padded(c, c.pair, PAIR):
+        padding[c.pair] = PAIR
     elif not grown:
         return stages
     return pad(schedule, stages, padding, grown=grown) if c.plain else stages
@@ -122,29 +126,22 @@ def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[A
     }
     for operand, (pack, axis, width) in wanted.items():
         constant = c.operands[operand].constant
-        packs = bool(pack) and axis is not None
-        if packs and blocks[operand] is None:
+        layout = lay_out(c, operand, axis if pack else None, width)
+        if layout is not None and blocks[operand] is None:
             blocks[operand] = schedule.cache_read(stages.main, operand, "global")
         if constant and blocks[operand] is not None:
             schedule.annotate(blocks[operand], tvm_compat.PREPROC, 1)
-        if packs and axis is not None:
-            dim = c.axes[axis].dims[operand]
-            if dim is None:
-                raise Unsuitable("an operand cannot be packed along this axis")
+        if layout is not None:
             if c.operands[operand].packed_bits is not None:
-                _pack_sources(schedule, blocks[operand], dim, width)
-            schedule.transform_layout(
-                stages.main,
-                ("read", operand),
-                _panels(dim, width, _reduction_order(c, operand)),
-                pad_value=0.0 if constant else None,
-            )
+                _pack_sources(schedule, blocks[operand], c.axes[c.column].dims[operand], width)
+            zero = 0.0 if constant else None
+            schedule.transform_layout(stages.main, ("read", operand), layout, pad_value=zero)
         if constant:
             blocks[operand] = None
     return blocks
 
 
-def _pack_sources(schedule: Any, stage: Any, dim: int, width: int) -> None:
+def _pack_sources(schedule: Any, stage: Any, dim: int | None, width: int) -> None:
     """Pack ahead what a stage makes its numbers of, in panels as those of the stage.
 
     Args:
@@ -154,36 +151,13 @@ def _pack_sources(schedule: Any, stage: Any, dim: int, width: int) -> None:
         Unsuitable: a source has no such dimension.
     """
     block = schedule.get(stage)
-    places = find_panel_dims(block, dim)
+    places = None if dim is None else find_panel_dims(block, dim)
     if places is None:
         raise Unsuitable("packed weights cannot be packed along this axis")
     for number, (place, region) in enumerate(zip(places, block.reads, strict=True)):
         others = [d for d in range(len(region.region)) if d != place]
-        pack_ahead(schedule, stage, number, _panels(place, width, others))
+        pack_ahead(schedule, stage, number, panels(place, width, others))
     schedule.annotate(stage, PADDED_AHEAD, 1)
-
-
-def _reduction_order(c: Contraction, operand: int) -> list[int]:
-    """The reduction dimensions of an operand, in the order of the loops."""
-    dims = [c.axes[i].dims[operand] for i in c.reduce_axes]
-    return [d for d in dims if d is not None]
-
-
-def _panels(dim: int, width: int, order: list[int]) -> Callable[..., list[Any]]:
-    """Panels of `width` along one dimension: batch, panel, reduction axes, place in panel."""
-    from tvm import tirx
-
-    def place(*index: Any) -> list[Any]:
-        others = [i for d, i in enumerate(index) if d != dim and d not in order]
-        inner = [index[d] for d in order if d != dim]
-        return [
-            *others,
-            tirx.floordiv(index[dim], width),
-            *inner,
-            tirx.floormod(index[dim], width),
-        ]
-
-    return place
 
 
 def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
@@ -305,14 +279,30 @@ def _chunk(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> Any:
 def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> tuple[Any, Any]:
     """Schedule the inside of a register tile; return its outermost reduction loop, and the one
     whose steps are unrolled, or that around the tile."""
-    slow, fast = _unroll(schedule, c, knobs, list(loops.reduction))
+    several = [i for i in c.reduce_axes if not c.axes[i].single]
+    steps, pair = _split_pairs(schedule, c, several, loops.reduction)
+    slow, fast = _unroll(schedule, c, knobs, steps)
     *rows, columns = loops.inner
     vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
-    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes)
+    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes, *pair)
     schedule.vectorize(lanes)
+    if pair:
+        schedule.annotate(lanes, PAIRS, 1)
     for loop in (*fast, *rows, vectors):
         schedule.unroll(loop)
     return (*loops.single, *slow, *fast)[0], (loops.tile, *loops.single, *slow)[-1]
+
+
+def _split_pairs(
+    schedule: Any, c: Contraction, axes: Sequence[int], loops: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """The loops of some reduction axes over steps, and the one over the products of a step where
+    there are several."""
+    if c.pair is None:
+        return list(loops), []
+    split = {i: schedule.split(loops[n], [None, PAIR]) for n, i in enumerate(axes) if i == c.pair}
+    steps = [split[i][0] if i == c.pair else loop for i, loop in zip(axes, loops, strict=True)]
+    return steps, [split[c.pair][1]]
 
 
 def _unroll(
@@ -320,7 +310,7 @@ def _unroll(
 ) -> tuple[list[Any], list[Any]]:
     """Split off the innermost reduction steps to unroll, at most the knob's number: the loops that
     stay loops, and those to unroll."""
-    extents = [c.axes[i].extent for i in c.reduce_axes if not c.axes[i].single]
+    extents = [c.count_steps(i) for i in c.reduce_axes if not c.axes[i].single]
     padded = c.plain and inner_reduction(c) is not None
     slow: list[Any] = []
     fast: list[Any] = []
@@ -357,10 +347,12 @@ def _pack_panels(
     axis = c.column if panels else c.rows[-1]
     dim = c.axes[axis].dims[operand] or 0
     width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
-    order = _reduction_order(c, operand)
+    order = reduction_order(c, operand)
     outside, inside = schedule.split(loops[dim], [None, width])
     batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
-    schedule.reorder(*batch, outside, *(loops[d] for d in order), inside)
+    axes = [i for i in c.reduce_axes if c.axes[i].dims[operand] is not None]
+    steps, pair = _split_pairs(schedule, c, axes, [loops[d] for d in order])
+    schedule.reorder(*batch, outside, *steps, inside, *pair)
     if panels:
         vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
         schedule.vectorize(lanes)

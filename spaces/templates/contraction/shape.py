@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from tuner.task import Instance
 
+PAIR = 2
+"""Products that one step adds up where it adds up several, see `Contraction.pair`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -91,6 +94,8 @@ class Contraction:
             rows can be fused there too.
         product: whether the program is first brought into the form of a matrix product, see
             `spaces.templates.contraction.product_form`; all of the above is said of that form.
+        pair: index of the reduction axis along which an instruction adds up two products of
+            bfloat16 at once (`spaces.passes.bf16.dots`); None where a step is one product.
     """
 
     axes: tuple[Axis, ...]
@@ -105,6 +110,7 @@ class Contraction:
     epilogue: bool
     epilogue_keeps_shape: bool
     product: bool = False
+    pair: int | None = None
 
     @property
     def symbolic(self) -> bool:
@@ -155,6 +161,24 @@ class Contraction:
     def depth(self) -> int:
         """Number of products in one sum."""
         return prod(self.axes[i].extent for i in self.reduce_axes)
+
+    @property
+    def group(self) -> int:
+        """Number of products in one step of a sum."""
+        return 1 if self.pair is None else PAIR
+
+    def count_steps(self, axis: int) -> Any:
+        """Steps along a reduction axis, the last one padded where the extent is odd."""
+        return -(-self.axes[axis].extent // (self.group if axis == self.pair else 1))
+
+    @property
+    def steps(self) -> Any:
+        """Number of steps in one sum, of `group` products each."""
+        return prod(self.count_steps(i) for i in self.reduce_axes)
+
+    def has_pairs(self, operand: int) -> bool:
+        """Whether the factors of a step lie next to one another in an operand as it is."""
+        return self.pair is None or self.axes[self.pair].steps[operand] == 1
 
     @property
     def rows_of(self) -> int:

@@ -140,7 +140,10 @@ def contraction_templates(task: Task, match: Match | None) -> list[Template]:
         ContractionTemplate(contraction, cpu, variant, extents)
         for variant, (contraction, extents) in enumerate(found)
         if contraction.out_bits in _FLOAT_BITS
-        and all(o.bits == contraction.out_bits for o in contraction.operands)
+        and (
+            all(o.bits == contraction.out_bits for o in contraction.operands)
+            or (contraction.pair is not None and cpu.dots_bf16)
+        )
         and (contraction.plain or contraction.exact_but_rows)
         and contraction.operands[contraction.rows_of].packed_bits is None
     )

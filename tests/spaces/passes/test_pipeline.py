@@ -100,6 +100,20 @@ def bytes_as_floats() -> Any:
     return te.create_prim_func([x, real], index_dtype_override="int64")
 
 
+def halves() -> Any:
+    from tvm import te
+
+    a = te.placeholder((37, 48), "bfloat16", name="A")
+    b = te.placeholder((48, 70), "bfloat16", name="B")
+    step = te.reduce_axis((0, 48), name="k")
+
+    def element(i: Any, j: Any) -> Any:
+        return te.sum(a[i, step].astype("float32") * b[step, j].astype("float32"), step)
+
+    made = te.compute((37, 70), element, name="C")
+    return te.create_prim_func([a, b, made], index_dtype_override="int64")
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -109,6 +123,7 @@ PROGRAMS = {
     "fives": fives,
     "padded_weight": padded_weight,
     "bytes_as_floats": bytes_as_floats,
+    "halves": halves,
 }
 
 

@@ -1,4 +1,5 @@
-"""Products and convolutions in halves on a CPU: weights stay halves, sums are of float32."""
+"""Products and convolutions in halves on a CPU without instructions for them: weights stay halves,
+sums are of float32."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from spaces.targets.target import resolve_target
 from spaces.templates.contraction import register_tile as k
 from spaces.templates.contraction.match import match_contraction
 from spaces.templates.contraction.template import ContractionTemplate, contraction_templates
-from tests.contracts.programs import write_down
+from tests.contracts.programs import without_bf16, write_down
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, lowered
 from tests.spaces.templates.open_programs import draw_feasible
 from tuner.dynamic.shapes import joint
@@ -27,7 +28,7 @@ from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
 
-CPU = resolve_target("llvm", cores=2)
+CPU = without_bf16(resolve_target("llvm", cores=2))
 RNG = np.random.default_rng(0)
 KINDS = ("float16", "bfloat16")
 DEPTH, COLUMNS = 72, 53

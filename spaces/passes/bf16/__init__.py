@@ -1,0 +1,1 @@
+"""Products of bfloat16 by the instructions for them, and the tensors that these read."""
