@@ -212,7 +212,7 @@ class Operand:
         T, count, row = self._t, self.tile.width * ITEM, self._rows[self._row_of(turn)]
         # Where nothing is there nothing is read, and the address may be any.
         filled = T.if_then_else(self._is_inside(row, there, place), count, 0)
-        source = self.source.tensor.ptr_to(self.source.index(row, place, self._batch))
+        source = self.source.point(T, row, place, self._batch)
         way = T.ptx[f"cp.async.{'cg' if count == UNIT else 'ca'}.shared.global"]
         where = self._shared.ptr_to([self._place(stage, turn)])
         with self._where_it_copies():
