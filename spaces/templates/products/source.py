@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from spaces.ir import rewrite
+from spaces.ir import rewrite, tvm_compat
 from spaces.templates.products.places import (
     index_operand,
     is_in_tensor,
@@ -16,6 +17,9 @@ from spaces.templates.products.places import (
 )
 from spaces.templates.products.product import Product
 from spaces.templates.thread_program import keep
+
+_MOST_NARROW = 1 << 30
+"""Elements of a tensor whose places are counted in 32 bits, with those of stages behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,22 @@ class Source:
     def kind(self) -> str:
         """The type of its elements."""
         return str(self.tensor.dtype)
+
+    def point(self, T: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
+        """The address of an element, or of none that is a stage behind the tensor at most.
+
+        Of a tensor that is small enough its place is counted in 32 bits: sizes of graphs have 64,
+        and so has then what a thread keeps of each of its addresses.
+        """
+        at = self.index(row, term, batch)
+        sizes = [tvm_compat.as_int(size) for size in self.tensor.shape]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes) or prod(known) > _MOST_NARROW:
+            return self.tensor.ptr_to(at)
+        place: Any = 0
+        for index, size in zip(at, known, strict=True):
+            place = place * size + rewrite.cast("int32", index)
+        return self.tensor.ptr_to([*[0] * (len(known) - 1), *keep(T, [place])])
 
 
 def keep_apart(T: Any, apart: Sequence[Mapping[int, Any]]) -> list[Mapping[int, Any]]:

@@ -136,7 +136,7 @@ class Operand:
         size = T.Cast("uint32", T.if_then_else(inside, whole, 0))
         if aimed is None:  # else at any place: where the size is 0, nothing is read
             near, far = (T.if_then_else(inside, T.Cast("int32", x), 0) for x in place)
-        source = self.source.tensor.ptr_to(self.source.index(near, far, batch))
+        source = self.source.point(T, near, far, batch)
         where = self.stages.ptr_to([stage, self.offset(r, t)])
         kept = "cg" if each * item == UNIT else "ca"
         return T.ptx[f"cp.async.{kept}.shared.global"](where, source, each * item, size)

@@ -18,7 +18,7 @@ from spaces.templates.thread_products import knobs as k
 
 _WAVEFRONTS = 2.0
 """Cycles in which a warp reads a vector that half its threads share."""
-_COPY_ISSUES, _STEP_ISSUES = 4.0, 40.0
+_COPY_ISSUES, _STEP_ISSUES = 3.0, 40.0
 """Instructions of a thread for a copy, and for a step besides: addresses, stages, branches."""
 _STEP_CYCLES = 60.0
 """Of a step's barrier."""

@@ -21,7 +21,10 @@ class Operand:
     The last tile of so many rows that are known ends with them, and shares some with the one before
     it. Else rows beyond the last one are copies of it: what they give is not stored. Terms beyond
     the last one are zeros, in stages behind that too, so that no step is special; so is what rows
-    that are windows have beyond the tensor.
+    that are windows have beyond the tensor. Where steps divide the terms one question answers for
+    all copies of a step whether there is something.
+
+    Stages are told by where they begin in shared memory, in vectors.
 
     Args:
         T: TVM's script.
@@ -43,15 +46,21 @@ class Operand:
         self._t, self.source, self.tile = T, source, tile
         self._threads, self._ahead = threads, ahead
         self._size, self._terms = narrow(T, source.size), narrow(T, source.terms)
+        self._are_whole = isinstance(self._terms, int) and self._terms % tile.depth == 0
         self._span = 1 if tile.turned else VECTOR
         self._buffers = 1 if late else 2
         self._of_buffer = tile.vectors * VECTOR * self._span
         self._turns = -(-tile.copies // threads)
 
-    def allocate(self, pool: Any, stages: int) -> None:
-        """Make room for tiles, and for what a thread has of them."""
+    def allocate(self, shared: Any, begin: int) -> None:
+        """Make room for what a thread has of tiles.
+
+        Args:
+            shared: memory of all stages.
+            begin: where in a stage the tile of this operand begins, in vectors.
+        """
         T, tile = self._t, self.tile
-        self._stages = pool.alloc((stages, tile.rows * tile.depth), _KIND, align=UNIT)
+        self._shared, self._begin = shared, begin
         self._factors = T.alloc_buffer((self._buffers * self._of_buffer,), _KIND, scope="local")
         if not self._ahead:
             shape = (self._turns * tile.width,)
@@ -96,15 +105,21 @@ class Operand:
         return dict(zip(behind, rows, strict=True))
 
     def _find_terms(self, step: Any) -> Mapping[int, Any]:
-        """The terms that a thread copies in a step, each with the places that are known of it, by
-        how far they are behind the first."""
+        """The terms that a thread copies in a step: whether there is each, and what is known of its
+        place, by how far they are behind the first."""
         T = self._t
         behind = [*dict.fromkeys(self._term_of(turn) for turn in range(self._turns))]
-        terms = [T.Bind(step * self.tile.depth + (self._term + more)) for more in behind]
+        begin = step * self.tile.depth
+        terms = [T.Bind(begin + (self._term + more)) for more in behind]
+        there = [begin < self._terms if self._are_whole else term < self._terms for term in terms]
         places = terms
         if self.source.take_term_apart is not None:
             places = [*keep_apart(T, [self.source.take_term_apart(term) for term in terms])]
-        return dict(zip(behind, zip(terms, places, strict=True), strict=True))
+        elif self._ahead:
+            # Addresses of copies stay near the tensor, and are as far apart as in any other step.
+            begin = T.Bind(T.if_then_else(begin < self._terms, begin, 0))
+            places = [begin + (self._term + more) for more in behind]
+        return dict(zip(behind, zip(there, places, strict=True), strict=True))
 
     def _term_of(self, turn: int) -> int:
         """How far the term of a copy is behind the thread's first."""
@@ -128,12 +143,12 @@ class Operand:
         """Begin to fill a stage (PTX ISA, "cp.async")."""
         terms = self._find_terms(step)
         for turn in range(self._turns):
-            term, place = terms[self._term_of(turn)]
+            there, place = terms[self._term_of(turn)]
             if self._ahead:
-                self._copy(turn, stage, term, place)
+                self._copy(turn, stage, there, place)
             else:
                 with self._where_it_copies():
-                    self._load(turn, term, place)
+                    self._load(turn, there, place)
 
     def finish(self, stage: Any) -> None:
         """Store what registers hold."""
@@ -146,11 +161,11 @@ class Operand:
                 if tile.width == 1 or self.source.kind != _KIND:
                     for part in range(tile.width):
                         value = T.Cast(_KIND, self._held[first + part])
-                        T.buffer_store(self._stages, value, [stage, self._place(turn) + part])
+                        T.buffer_store(self._shared, value, [self._place(stage, turn) + part])
                 else:
                     along = T.ramp(0, 1, tile.width)
                     value = self._held[first + along]
-                    T.buffer_store(self._stages, value, [stage, self._place(turn) + along])
+                    T.buffer_store(self._shared, value, [self._place(stage, turn) + along])
 
     def read(self, stage: Any, term: int) -> None:
         """Read a thread's factors of a term, and of those that lie beside it."""
@@ -165,9 +180,9 @@ class Operand:
     def read_vector(self, stage: Any, term: int, number: int) -> None:
         """Read what lies beside the factor of a row."""
         T, tile = self._t, self.tile
-        where = tile.offset(self._first + tile.own_slot(number), term)
+        where = tile.read(stage + self._begin, self._first, tile.own_slot(number), term)
         own = self._first_of(term) + number * self._span
-        value = self._stages[stage, T.ramp(where, 1, VECTOR)]
+        value = self._shared[T.ramp(where, 1, VECTOR)]
         T.buffer_store(self._factors, value, [T.ramp(own, 1, VECTOR)])
 
     def factor(self, term: int, number: Any) -> Any:
@@ -177,10 +192,11 @@ class Operand:
     def _first_of(self, term: int) -> int:
         return term // self._span % self._buffers * self._of_buffer
 
-    def _place(self, turn: int) -> Any:
-        """Where a copy goes in a stage."""
+    def _place(self, stage: Any, turn: int) -> Any:
+        """Where a copy goes."""
         slot, term = self.tile.copy(turn * self._threads)
-        return self.tile.offset(self._slot + slot, self._term + term)
+        begin = (stage + self._begin) * VECTOR
+        return begin + self.tile.offset(self._slot + slot, self._term + term)
 
     def _where_it_copies(self) -> Any:
         """A frame of what threads do that copy."""
@@ -192,28 +208,26 @@ class Operand:
             stack.enter_context(self._t.Then())
         return stack
 
-    def _copy(self, turn: int, stage: Any, term: Any, place: Any) -> None:
+    def _copy(self, turn: int, stage: Any, there: Any, place: Any) -> None:
         T, count, row = self._t, self.tile.width * ITEM, self._rows[self._row_of(turn)]
-        there = T.if_then_else(self._is_inside(row, term, place), count, 0)
-        if place is term:  # else it may point to anything: where there is nothing, nothing is read
-            place = T.if_then_else(term < self._terms, term, 0)
-        source = self.source.tensor.ptr_to(self.source.index(row, place, self._batch))
+        # Where nothing is there nothing is read, and the address may be any.
+        filled = T.if_then_else(self._is_inside(row, there, place), count, 0)
+        source = self.source.point(T, row, place, self._batch)
         way = T.ptx[f"cp.async.{'cg' if count == UNIT else 'ca'}.shared.global"]
-        where = self._stages.ptr_to([stage, self._place(turn)])
+        where = self._shared.ptr_to([self._place(stage, turn)])
         with self._where_it_copies():
-            T.evaluate(way(where, source, count, T.Cast("uint32", there)))
+            T.evaluate(way(where, source, count, T.Cast("uint32", filled)))
 
-    def _is_inside(self, row: Any, term: Any, place: Any) -> Any:
-        """Whether there is a term, and its element is in the tensor."""
-        inside = term < self._terms
-        if self.source.inside is not None:
-            inside = self._t.And(inside, self.source.inside(row, place, self._batch))
-        return inside
+    def _is_inside(self, row: Any, there: Any, place: Any) -> Any:
+        """Whether a term is there, and its element is in the tensor."""
+        if self.source.inside is None:
+            return there
+        return self._t.And(there, self.source.inside(row, place, self._batch))
 
-    def _load(self, turn: int, term: Any, place: Any) -> None:
+    def _load(self, turn: int, there: Any, place: Any) -> None:
         T, width, row = self._t, self.tile.width, self._rows[self._row_of(turn)]
         index = self.source.index(row, place, self._batch)
-        with T.If(self._is_inside(row, term, place)):
+        with T.If(self._is_inside(row, there, place)):
             with T.Then():
                 if width > 1:
                     # Dimensions behind the dense one, if any, have one place each.

@@ -66,9 +66,28 @@ class Tile:
         """Where an element lies: of terms, vectors of neighbouring rows are in other banks."""
         if self.turned:
             return term * self.rows + slot
-        units = self.depth // VECTOR
-        unit = term // VECTOR ^ slot // (_UNITS // units) % units
+        unit = term // VECTOR ^ self._turn(slot)
         return slot * self.depth + unit * VECTOR + term % VECTOR
+
+    def read(self, begin: Any, first: Any, own: int, term: int) -> Any:
+        """Where a thread reads: `offset`, written so that it is computed once for all terms, each
+        of which exchanges bits of it.
+
+        Args:
+            begin: of the tile, in vectors, a multiple of those of a row.
+            first: the slot of the thread's first row; `own` is how far another one is behind it.
+                They have no bit in common.
+        """
+        if self.turned:
+            return begin * VECTOR + self.offset(first + own, term)
+        units = self.depth // VECTOR
+        unit = begin + first * units + self._turn(first) ^ term // VECTOR ^ self._turn(own)
+        return unit * VECTOR + own * self.depth + term % VECTOR
+
+    def _turn(self, slot: Any) -> Any:
+        """By what the vectors of a slot's terms are exchanged."""
+        units = self.depth // VECTOR
+        return slot // (_UNITS // units) % units
 
     def first_row(self, warp: Any, lane: Any) -> Any:
         """The first row of a thread, by its warp along this side and its place in it."""

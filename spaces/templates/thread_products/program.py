@@ -13,6 +13,7 @@ from spaces.targets.gpu import WARP, Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.grid import Grid
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.places import read_extents
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
@@ -75,10 +76,7 @@ class _Writer:
         T, tile = self._t, self._tile
         block = T.cta_id([self._grid.parts])
         thread = T.thread_id([tile.threads])
-        pool = T.SMEMPool()
-        for side in self._sides:
-            side.allocate(pool, tile.stages)
-        pool.commit()
+        self._allocate()
         part = self._grid.place(block)
         batch = dict(zip(part.batch, keep(T, [*part.batch.values()]), strict=True))
         warp, lanes = thread // WARP, place_lane(thread % WARP, tile.row_lanes)
@@ -95,6 +93,23 @@ class _Writer:
         self._multiply(sums)
         self._results.store(sums, first, batch, part)
 
+    def _allocate(self) -> None:
+        """Make room for tiles: of a stage they lie behind one another, so that one offset is that
+        of both."""
+        T, tile = self._t, self._tile
+        rows, columns = self._sides
+        pool = T.SMEMPool()
+        shared = pool.alloc((tile.stages * self._apart * k.VECTOR,), "float32", align=UNIT)
+        pool.commit()
+        rows.allocate(shared, 0)
+        columns.allocate(shared, tile.rows * tile.depth // k.VECTOR)
+
+    @property
+    def _apart(self) -> int:
+        """How far stages are apart, in vectors."""
+        apart: int = (self._tile.rows + self._tile.columns) * self._tile.depth // k.VECTOR
+        return apart
+
     def _begin_terms(self, split: Any) -> None:
         """Say which terms are those of a block."""
         self._begin: Any = 0
@@ -107,21 +122,25 @@ class _Writer:
         """Go through all terms."""
         T, tile = self._t, self._tile
         for step in range(tile.stages - 1):
-            self._copy(step, step)
+            self._copy(step * self._apart, step)
         self._wait(0)
         for side in self._sides:
             side.read(0, 0)
-        now = T.alloc_buffer((2,), "int32", scope="local")
-        T.buffer_store(now, 0, [0])
+        last = tile.stages - 1
+        before, now, after = range(3)
+        stages = T.alloc_buffer((3,), "int32", scope="local")
+        T.buffer_store(stages, last * self._apart, [before])
+        T.buffer_store(stages, 0, [now])
         with T.serial(self._grid.steps) as step:
-            stage, last = now[0], tile.stages - 1
-            self._copy(T.Select(stage == 0, last, stage - 1), step + last)
+            self._copy(stages[before], step + last)
             for term in range(tile.depth - 1):
-                self._add(sums, term, stage, term + 1)
-            T.buffer_store(now, T.Select(stage == last, 0, stage + 1), [1])
-            self._wait(now[1])
-            self._add(sums, tile.depth - 1, now[1], 0)
-            T.buffer_store(now, now[1], [0])
+                self._add(sums, term, stages[now], term + 1)
+            T.buffer_store(stages, stages[now], [before])
+            is_last = stages[now] == last * self._apart
+            T.buffer_store(stages, T.Select(is_last, 0, stages[now] + self._apart), [after])
+            self._wait(stages[after])
+            self._add(sums, tile.depth - 1, stages[after], 0)
+            T.buffer_store(stages, stages[after], [now])
 
     def _copy(self, stage: Any, step: Any) -> None:
         """Begin to fill a stage."""

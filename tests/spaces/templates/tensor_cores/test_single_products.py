@@ -20,6 +20,7 @@ from spaces.ir.element_types import eps_of
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores.elements.single_fragments import LEAST_TERMS, MOST
 from tests.needed import needs_nvcc
+from tests.spaces.templates.few_rows.few_row_programs import matmul
 from tests.spaces.templates.tensor_cores import single_products
 from tests.spaces.templates.tensor_cores.products import (
     AMPERE,
@@ -230,7 +231,10 @@ LAYOUTS: Mapping[str, Mapping[str, bool]] = {"NT": {"nt": True}, "NN": {}, "TN":
 def test_the_best_predicted_multiply_three_times_and_spill_nothing(
     name: str, tmp_path: Path
 ) -> None:
-    space = space_of(Sizes(1000, 3000, 777), lambda s: single_products.matmul(s, **LAYOUTS[name]))
+    def with_sizes_of_a_graph(s: Sizes) -> Any:
+        return matmul(s.m, s.n, s.k, kind="float32", **LAYOUTS[name])  # of 64 bits
+
+    space = space_of(Sizes(1000, 3000, 777), with_sizes_of_a_graph)
     best = space.ranked[0]
     source = compile_setting(space, best, AMPERE).imports[0].inspect_source("cuda")
     code = compile_cuda(source, "sm_80")

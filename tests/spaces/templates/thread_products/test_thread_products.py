@@ -187,8 +187,8 @@ def test_no_reads_of_half_a_warp_meet_in_a_bank() -> None:
         for half, term in combinations((0, 16), range(0, tile.depth, 1 if tile.turned else 4)):
             lanes = [place_lane(lane, 4)[along] for lane in range(half, half + 16)]
             for own in range(0, 4 * tile.vectors, 4 if tile.turned else 1):
-                slots = [tile.first_slot(0, lane) + tile.own_slot(own) for lane in lanes]
-                places = [tile.offset(slot, term) for slot in slots]
+                slot = tile.own_slot(own)
+                places = [tile.read(0, tile.first_slot(0, lane), slot, term) for lane in lanes]
                 assert all(place % 4 == 0 for place in places)
                 assert count_wavefronts(places, 4) == 1, tile
 
@@ -207,7 +207,11 @@ def test_each_element_is_copied_once_to_a_place_of_its_own_and_read_from_there()
             range(4 * tile.vectors),
         ):
             row = tile.first_row(warp, lane) + tile.own_row(own)
-            assert where[row] == tile.first_slot(warp, lane) + tile.own_slot(own)
+            first, slot = tile.first_slot(warp, lane), tile.own_slot(own)
+            assert where[row] == first + slot
+            for term in range(tile.depth):
+                there = 4 * tile.depth + tile.offset(first + slot, term)
+                assert tile.read(tile.depth, first, slot, term) == there
 
 
 def test_threads_of_a_warp_have_places_of_their_own() -> None:
@@ -258,8 +262,8 @@ def test_the_best_predicted_multiply_almost_all_the_time_what_was_copied_ahead(
     found = count_instructions(find_loop(assembly))
     _, n, k = sizes
     dense = (k, k if layout == "NT" else n)
-    # A device whose multiprocessors start half as many products as instructions has more time.
-    assert found["FFMA"] / found.total() > (0.8 if gpu_of(target).madds < 128 else 0.85)
+    # An address takes two instructions, and there are four times as many of single elements.
+    assert found["FFMA"] / found.total() > (0.83 if all(size % 4 for size in dense) else 0.85)
     assert found["LDS.128"] * 8 <= found["FFMA"]
     assert ("LDGSTS.E.BYPASS.128" in found) == any(size % 4 == 0 for size in dense)
     assert ("LDGSTS.E" in found) == any(size % 4 for size in dense)
