@@ -70,7 +70,7 @@ def _guards(marked: Any, analyzer: Any, *, of_sums: bool) -> list[_Guard]:
         kinds = [int(axis.iter_type) for axis in realize.block.iter_vars]
         wanted = (tvm_compat.REDUCED in kinds) == of_sums
         for condition in rewrite.conjuncts(realize.predicate) if wanted else ():
-            guard = _guard(condition, loops, analyzer)
+            guard = _guard(condition, loops, analyzer, of_sums=of_sums)
             if guard is not None and not _is_among(guard, guards, analyzer):
                 guards.append(guard)
         return realize
@@ -135,15 +135,15 @@ def _is_guard(condition: Any, guards: list[_Guard], loops: Loops, analyzer: Any)
     return guard is not None and _is_among(guard, guards, analyzer)
 
 
-def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
+def _guard(condition: Any, loops: Loops, analyzer: Any, *, of_sums: bool = True) -> _Guard | None:
     """The guard of a predicate: its value in the first and in the last step of the loops that it
-    grows with; None where it depends on no loop, or has another form."""
+    grows with; None where it has another form, or is of a sum and depends on no loop."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):
         return None
     difference = condition.a - condition.b
-    if not rewrite.uses(difference, [var for var, _ in loops]):
+    if of_sums and not rewrite.uses(difference, [var for var, _ in loops]):
         return None
     ends = reach(difference, loops, analyzer)
     return None if ends is None else _Guard(*ends)

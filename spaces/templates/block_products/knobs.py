@@ -2,8 +2,8 @@
 
 A register tile has `rows` of those of a tile of the program and `vectors` of columns; its sums stay
 in registers while the products of a block are summed. Tiles that only pad are left out, so one row
-of an open number is best served by tiles of one. Codes are unpacked for each block, or once for all tiles
-of a chunk's rows. Estimates count cycles as `spaces.templates.contraction.register_tile` does.
+of an open number is best served by tiles of one. Codes are unpacked for each block, or once for all
+tiles of a chunk's rows. Estimates count cycles as `contraction.register_tile` does.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def llama(
     given = ["int64[b,s] ids", "int64[b,t] mask"]
     given += [f"{kind}[b,{sizes.shared},p,{head}] {name}" for name in cache]
     made = [f"{kind}[b,s,{sizes.words}] logits"]
-    made += [f"{kind}[b,{sizes.shared},t,{head}] {name.replace('past', 'present')}" for name in cache]
+    made += [
+        f"{kind}[b,{sizes.shared},t,{head}] {name.replace('past', 'present')}" for name in cache
+    ]
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> g ({", ".join(given)}) => '
         f"({', '.join(made)}) {{ {' '.join(lines)} }}"

@@ -163,10 +163,10 @@ def compare(program: Program, knobs: dict[str, int]) -> None:
     kernel = load_kernel(build_artifact(program.write(knobs), CPU))
     height = 4 if not program.rows else min(8, 1 << (program.rows - 1).bit_length())
     for rows in (program.rows,) if program.rows else (1, 2, 4, 7, 43):
-        given = rows_of(program, rows, height)
+        given = [*rows_of(program, rows, height)]
         found = np.full((rows, program.said["columns"]), np.nan, "float32")
         if program.batch:
-            *given, found = (np.stack([a, a[::-1]]) for a in (*given, found))
+            given, found = [np.stack([a, a[::-1]]) for a in given], np.stack([found] * 2)
         tensors = [tvm.runtime.tensor(a) for a in (*given, *program.constants(), found)]
         kernel.module["main"](*kernel.arguments(tensors, tvm.cpu()))
         exact = program.compute(given[0], given[1])
