@@ -4,10 +4,10 @@
     python -m benchmarks.formats --only 'int4*' --time-budget 60s
     python -m benchmarks.formats --only 'llama*'
 
-Rows of language models are those of `benchmarks.language_models`. Each other row is an ONNX file with one product, tuned by `tuner tune` within the budget and written as a
-library, as its user would do it. Then each side runs in a process of its own, in turns with 0.15 s
-between them. Rows of halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the
-same file.
+Rows of language models are those of `benchmarks.language_models`. Each other row is an ONNX file
+with one product, tuned by `tuner tune` within the budget and written as a library, as its user
+would do it. Then each side runs in a process of its own, in turns with 0.15 s between them. Rows of
+halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the same file.
 
 `ratio` is our time over the other's, of medians. `share_of_copy`, where there are few rows, is what
 a second reads of the weights over what copying so many bytes moves, reads and writes, on all cores,
