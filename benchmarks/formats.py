@@ -2,11 +2,12 @@
 
     python -m benchmarks.formats --out benchmarks/results/formats.json
     python -m benchmarks.formats --only 'int4*' --time-budget 60s
+    python -m benchmarks.formats --only 'llama*'
 
-Each row is an ONNX file with one product, tuned by `tuner tune` within the budget and written as a
-library, as its user would do it. Then each side runs in a process of its own, in turns with 0.15 s
-between them. Rows of halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the
-same file.
+Rows of language models are those of `benchmarks.language_models`. Each other row is an ONNX file
+with one product, tuned by `tuner tune` within the budget and written as a library, as its user
+would do it. Then each side runs in a process of its own, in turns with 0.15 s between them. Rows of
+halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the same file.
 
 `ratio` is our time over the other's, of medians. `share_of_copy`, where there are few rows, is what
 a second reads of the weights over what copying so many bytes moves, reads and writes, on all cores,
@@ -32,6 +33,7 @@ from benchmarks.copies import Copy
 from benchmarks.coverage.latency import tune_file
 from benchmarks.coverage.side import race_sides
 from benchmarks.figures import ratio, spread, summed_up
+from benchmarks.language_models import MODELS
 from tuner.errors import TunerError
 
 _BLOCK = 32
@@ -74,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.formats")
     parser.add_argument("--only", default="*", help="glob on names of rows")
     parser.add_argument("--time-budget", default="60s", metavar="60s", help="to tune each side")
+    parser.add_argument("--model-budget", default="120s", metavar="120s", help="of whole models")
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--runs", type=Path, help="folder for the runs; those there are continued")
     parser.add_argument("--out", type=Path, help="goes on with what is there")
@@ -85,6 +88,9 @@ def main() -> None:
             say(product.name)
             with workplace(options.runs) as runs:
                 rows.add(_row(product, runs, target, cores, options))
+    for model in MODELS:
+        with workplace(options.runs) as runs:
+            model.measure(rows, runs, target, cores, options)
     print(json.dumps(rows.finish(summed_up([row["ratio"] for row in rows.rows])), indent=1))
 
 

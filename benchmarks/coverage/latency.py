@@ -81,15 +81,24 @@ def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def tune_file(
-    folder: Path, run: Path, target: str, budget: str, base_model: str = SHIPPED
+    folder: Path,
+    run: Path,
+    target: str,
+    budget: str,
+    base_model: str = SHIPPED,
+    more: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Tune, and leave `model.so` in the folder."""
+    """Tune, and leave `model.so` in the folder.
+
+    Args:
+        more: flags of `tuner tune`.
+    """
     model, limit_s = folder / "model.onnx", checks.duration_s(budget) + _MORE_S
     dims = dims_of(json.loads((folder / "about.json").read_text())["tuned"], model)
     flags = [f"--dim={name}={','.join(map(str, sizes))}" for name, sizes in dims]
     started_s = time.monotonic()
     common = ["--target", target, "--time-budget", budget, "--run", str(run)]
-    common += ["--base-model", base_model]
+    common += ["--base-model", base_model, *more]
     _done("tuner", "tune", str(model), *flags, *common, limit_s=limit_s)
     wall_s = time.monotonic() - started_s
     _done("tuner", "export", str(run), "--lib", str(folder / "model.so"), limit_s=_MORE_S)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.tile_marks import Loops, each_block, reach, with_tiles
+from spaces.passes.tile_marks import SKIPPED, TILE, Loops, each_block, reach, with_tiles
 
 _LOCAL = "local"
 
@@ -48,7 +48,8 @@ def with_tile_sums(function: Any) -> Any:
     made: list[_Sums] = []
 
     def changed(marked: Any, analyzer: Any) -> Any:
-        found = _sums(marked, function, analyzer)
+        whole = int(marked.annotations[TILE]) == SKIPPED  # its tile has one size already
+        found = [] if whole else _sums(marked, function, analyzer)
         if not found:
             return marked
         made.extend(found)

@@ -4,7 +4,8 @@ A tile of a ragged extent tests its rows against the extent in its innermost loo
 tile tests that once (loop versioning). A full tile then runs without a predicate. A remainder tile
 clamps its row index: where rows are missing its last row is computed again, so no step of the sum
 has a predicate, and only rows within the extent are stored. Tiles marked `CLAMPED` have no version
-for full tiles: every tile clamps. That is less code, and a little slower.
+for full tiles: every tile clamps. That is less code, and a little slower. Of tiles marked `SKIPPED`
+sums have no predicate, and those that would store nothing are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
-from spaces.passes.tile_marks import TILE, VERSIONED, Loops, each_block, reach, with_tiles
+from spaces.passes.tile_marks import SKIPPED, TILE, VERSIONED, Loops, each_block, reach, with_tiles
 
 
 def with_whole_tiles(function: Any) -> Any:
@@ -41,9 +42,12 @@ class _Guard:
 
 def _change(marked: Any, analyzer: Any) -> Any:
     marks = {key: value for key, value in marked.annotations.items() if key != TILE}
-    guards = _guards(marked, analyzer)
+    skips = int(marked.annotations[TILE]) == SKIPPED
+    guards = _guards(marked, analyzer, of_sums=not skips)
     body = marked.body
-    if guards:
+    if guards and skips:
+        body = _where([guard.first for guard in guards], body)
+    elif guards:
         body = _where([guard.first for guard in guards], _clamp_rows(marked, guards, analyzer))
         if int(marked.annotations[TILE]) == VERSIONED:
             whole = _without(marked, guards, analyzer)
@@ -58,16 +62,15 @@ def _where(below_zero: list[Any], then: Any, other: Any = None) -> Any:
     return IfThenElse(rewrite.conjunction(conditions), then, other)
 
 
-def _guards(marked: Any, analyzer: Any) -> list[_Guard]:
-    """The row predicates of the sums in a tile, each once."""
+def _guards(marked: Any, analyzer: Any, *, of_sums: bool) -> list[_Guard]:
+    """The row predicates of the sums in a tile, or of what it stores, each once."""
     guards: list[_Guard] = []
 
     def look(realize: Any, loops: Loops) -> Any:
         kinds = [int(axis.iter_type) for axis in realize.block.iter_vars]
-        for condition in (
-            rewrite.conjuncts(realize.predicate) if tvm_compat.REDUCED in kinds else ()
-        ):
-            guard = _guard(condition, loops, analyzer)
+        wanted = (tvm_compat.REDUCED in kinds) == of_sums
+        for condition in rewrite.conjuncts(realize.predicate) if wanted else ():
+            guard = _guard(condition, loops, analyzer, of_sums=of_sums)
             if guard is not None and not _is_among(guard, guards, analyzer):
                 guards.append(guard)
         return realize
@@ -132,15 +135,15 @@ def _is_guard(condition: Any, guards: list[_Guard], loops: Loops, analyzer: Any)
     return guard is not None and _is_among(guard, guards, analyzer)
 
 
-def _guard(condition: Any, loops: Loops, analyzer: Any) -> _Guard | None:
+def _guard(condition: Any, loops: Loops, analyzer: Any, *, of_sums: bool = True) -> _Guard | None:
     """The guard of a predicate: its value in the first and in the last step of the loops that it
-    grows with; None where it depends on no loop, or has another form."""
+    grows with; None where it has another form, or is of a sum and depends on no loop."""
     import tvm
 
     if not isinstance(condition, tvm.tirx.LT):
         return None
     difference = condition.a - condition.b
-    if not rewrite.uses(difference, [var for var, _ in loops]):
+    if of_sums and not rewrite.uses(difference, [var for var, _ in loops]):
         return None
     ends = reach(difference, loops, analyzer)
     return None if ends is None else _Guard(*ends)

@@ -14,6 +14,9 @@ VERSIONED = 1
 """There are two versions of the tile, one for full tiles and one for remainder tiles."""
 CLAMPED = 2
 """Every tile clamps its row index, full tiles too."""
+SKIPPED = 3
+"""Rows that are missing are computed, as what a tile reads has them; a tile without any row that is
+stored is left out."""
 
 Loops = list[tuple[Any, Any]]
 """Variables and extents of loops, in order."""

@@ -15,6 +15,7 @@ from typing import Any
 from spaces.intrinsics.vnni import GROUP
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
+from spaces.lowering.relax_rewrite import FUSES, FUSES_AFTER
 from spaces.lowering.weights.codes import Codes, take_code
 from spaces.lowering.weights.constants import GRAPH, UNPACKS
 
@@ -22,7 +23,8 @@ ROUNDED_ROWS = "tuner.rows_in_bytes"
 """Attribute of a program that unpacks a weight whose product may round its rows: bits, numbers of a
 block, rows and columns of the weight. Its operands: codes, scales, and zero points if any."""
 _MOST_ROWS, _ROWS = 8, 4
-"""Of a tile of rows, which are padded so that tiles are full; of a number that is not known."""
+"""Of a tile of rows, which are padded so that tiles are full; of a number that is not known. A
+product reads no more of them than there are, see `spaces.templates.block_products`."""
 _LANES = 16
 """Columns are padded to a multiple."""
 _TOP = 127.0
@@ -101,8 +103,6 @@ def _is_product(call: Any, weights: Any) -> bool:
 
 def _emit(builder: Any, x: Any, weight: _Weight) -> Any:
     """The product of rows with a weight, in float32."""
-    from tvm import relax
-
     *front, rows, _ = x.ty.shape.values
     known = tvm_compat.as_int(rows)
     height = _ROWS if known is None else min(_MOST_ROWS, 1 << (known - 1).bit_length())
@@ -122,19 +122,14 @@ def _emit(builder: Any, x: Any, weight: _Weight) -> Any:
         return _sums(rounded, scales, weight)
 
     def product_of_bytes(rounded: Any, scales: Any, sums: Any, *packed: Any) -> Any:
-        return _product(rounded, scales, sums, packed, weight)
-
-    def rows_of_tiles(product: Any) -> Any:
+        product = _product(rounded, scales, sums, packed, weight)
         return _cut(product, (*front, rows, weight.columns))
 
     scales = emit(row_scales, x)
     rounded = emit(row_bytes, x, scales)
     sums = emit(row_sums, rounded, scales)
-    product = emit(product_of_bytes, rounded, scales, sums, *weight.operands, **{UNPACKS: True})
-    if known is not None and known % height == 0 and weight.columns % _LANES == 0:
-        shape = relax.ShapeExpr([*front, rows, weight.columns])
-        return builder.emit(relax.op.reshape(product, shape))
-    return emit(rows_of_tiles, product)
+    attrs = {UNPACKS: True, FUSES: FUSES_AFTER}
+    return emit(product_of_bytes, rounded, scales, sums, *weight.operands, **attrs)
 
 
 def _read_row(x: Any, place: Sequence[Any], weight: _Weight) -> Any:

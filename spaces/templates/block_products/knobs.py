@@ -1,8 +1,9 @@
 """Knobs of a product of bytes in blocks: values, limits, and estimated costs.
 
-A tile has the rows of a tile of the program and `vectors` of columns; its sums stay in registers
-while the products of a block are summed. Codes are unpacked for each block, or once for all tiles
-of a chunk's rows. Estimates count cycles as `spaces.templates.contraction.register_tile` does.
+A register tile has `rows` of those of a tile of the program and `vectors` of columns; its sums stay
+in registers while the products of a block are summed. Tiles that only pad are left out, so one row
+of an open number is best served by tiles of one. Codes are unpacked for each block, or once for all
+tiles of a chunk's rows. Estimates count cycles as `contraction.register_tile` does.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def choices_of(p: BlockProduct, cpu: Cpu) -> dict[str, tuple[int, ...]]:
     lanes = cpu.lanes(BITS)
     vectors = range(1, _MOST_VECTORS + 1)
     return {
+        k.ROWS: tuple(n for n in range(1, p.height + 1) if p.height % n == 0),
         k.VECTORS: tuple(v for v in vectors if p.columns % (v * lanes) == 0),
         k.COLUMN_BLOCK: tuple(b for b in k.BLOCKS if b != k.ALL),
         k.PACK_INSIDE: (k.IN_STEP, k.IN_CHUNK),
@@ -45,30 +47,31 @@ def feasible(p: BlockProduct, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool
     width = columns[k.VECTORS] * cpu.lanes(BITS)
     good = p.columns // width % columns[k.COLUMN_BLOCK] == 0
     good &= p.columns - p.packed_columns < width  # codes are padded to whole panels, no further
-    good &= p.rows * columns[k.VECTORS] <= cpu.registers
+    good &= columns[k.ROWS] * columns[k.VECTORS] <= cpu.registers
     return np.asarray(good & ((columns[k.PARALLEL] == 1) | (_operations(p) <= 1e6)))
 
 
 def _operations(p: BlockProduct) -> float:
-    return 2.0 * p.tiles * p.rows * p.columns * p.blocks * p.block
+    return 2.0 * p.batches * p.rows * p.columns * p.blocks * p.block
 
 
 def estimate(p: BlockProduct, cpu: Cpu, columns: Columns) -> Mapping[str, npt.NDArray[np.float64]]:
     """Parts of an analytic estimate, in cycles."""
-    vectors = columns[k.VECTORS] * 1.0
+    vectors, rows = columns[k.VECTORS] * 1.0, columns[k.ROWS] * 1.0
     tiles = p.columns / (vectors * cpu.lanes(BITS))
     groups = p.block / GROUP
-    spilled = np.maximum(2 * p.rows * vectors - cpu.registers + 4, 0.0)
-    adds = groups * np.maximum(p.rows * vectors, np.maximum(4.0, p.rows * k.BROADCAST))
+    spilled = np.maximum(2 * rows * vectors - cpu.registers + 4, 0.0)
+    adds = groups * np.maximum(rows * vectors, np.maximum(4.0, rows * k.BROADCAST))
     unpacks = groups * vectors * _UNPACK
-    sums = p.rows * vectors * _SUM + spilled
+    sums = rows * vectors * _SUM + spilled
     in_step = columns[k.PACK_INSIDE] == k.IN_STEP
     for_all = np.where(in_step, 0.0, p.blocks * (unpacks + groups * vectors * _STORE))
     each = p.blocks * (adds + sums + np.where(in_step, unpacks, groups * vectors))
     chunks = np.maximum(tiles // columns[k.COLUMN_BLOCK], 1)
     busiest = np.where(columns[k.PARALLEL] == 1, np.ceil(chunks / cpu.cores) / chunks, 1.0)
     read = p.columns * p.blocks * (p.block * p.packed_bits / 8 + 4.0) / _BYTES_PER_CYCLE
-    work = tiles * (for_all + max(p.tiles, 1) * (each + k.TILE))
+    steps = max(p.batches, 1) * np.ceil(max(p.rows, 1) / rows)
+    work = tiles * (for_all + steps * (each + k.TILE))
     return {
         "work": work * busiest,
         "read": read * busiest,
@@ -90,11 +93,12 @@ def costs_s(p: BlockProduct, cpu: Cpu, columns: Columns) -> Costs:
 def traits(p: BlockProduct, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
     """Features of settings for a cost model."""
     e = estimate(p, cpu, columns)
-    sizes = (p.tiles, p.rows, p.columns, p.blocks, p.block)
+    sizes = (p.batches, p.rows, p.height, p.columns, p.blocks, p.block)
     found = [
         *(np.log2(np.maximum(e[name], 1e-6)) for name in ("work", "read", "chunks", "unpacks")),
         e["spilled"],
         e["busiest"],
+        columns[k.ROWS],
         *(np.log2(np.maximum(size, 1)) for size in sizes),
     ]
     return as_rows(found, columns[k.VECTORS].shape)

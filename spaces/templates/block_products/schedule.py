@@ -9,6 +9,7 @@ from spaces.intrinsics.vnni import GROUP, Dot
 from spaces.intrinsics.vnni_registry import register
 from spaces.ir import tvm_compat
 from spaces.passes.padded_weights import PADDED_AHEAD
+from spaces.passes.tile_marks import SKIPPED, TILE
 from spaces.templates.base import Knobs
 from spaces.templates.block_products.shape import BlockProduct, Stages, find_stages
 from spaces.templates.contraction import register_tile as k
@@ -31,20 +32,23 @@ def write_product(schedule: Any, p: BlockProduct, knobs: Knobs, lanes: int) -> N
     stages = find_stages(schedule)
     width = knobs[k.VECTORS] * lanes
     _pack(schedule, stages, width)
-    result = schedule.cache_write(stages.product, 0, "local")
+    schedule.set_scope(stages.product, 0, "local")
+    schedule.transform_layout(stages.product, ("write", 0), _flat_rows(p.height))
     *outer, rows, columns, blocks = schedule.get_loops(stages.product)
+    parts, rows = schedule.split(rows, [None, knobs[k.ROWS]])
     chunks, tiles, columns = schedule.split(columns, [None, knobs[k.COLUMN_BLOCK], width])
-    schedule.reorder(chunks, tiles, *outer, blocks, rows, columns)
-    schedule.reverse_compute_at(result, outer[-1])
+    schedule.reorder(chunks, tiles, *outer, parts, blocks, rows, columns)
+    schedule.reverse_compute_at(stages.last, parts, preserve_unit_loops=True)
+    schedule.annotate(parts, TILE, SKIPPED)
     in_step = knobs[k.PACK_INSIDE] == k.IN_STEP
     schedule.compute_at(stages.dots, blocks, preserve_unit_loops=True)
     schedule.compute_at(stages.codes, blocks if in_step else tiles, preserve_unit_loops=True)
     _unpack(schedule, stages.codes, width)
     _tile(schedule, (rows, columns), lanes)
-    _tile(schedule, schedule.get_loops(result)[-2:], lanes)
+    _tile(schedule, schedule.get_loops(stages.last)[-2:], lanes)
     if knobs[k.PARALLEL]:
         schedule.parallel(chunks)
-    _multiply(schedule, p, stages.dots, knobs[k.VECTORS], lanes)
+    _multiply(schedule, p, stages.dots, knobs, lanes)
     _tile(schedule, schedule.get_loops(schedule.decompose_reduction(stages.product, blocks))[-2:],
           lanes)  # fmt: skip
 
@@ -67,6 +71,10 @@ def _groups(width: int) -> Callable[..., list[Any]]:
     return lambda n, at: [
         floordiv(n, width), floordiv(at, GROUP), floormod(n, width), floormod(at, GROUP)
     ]  # fmt: skip
+
+
+def _flat_rows(height: int) -> Callable[..., list[Any]]:
+    return lambda *index: [*index[:-3], index[-3] * height + index[-2], index[-1]]
 
 
 def _panels(width: int) -> Callable[..., list[Any]]:
@@ -98,12 +106,12 @@ def _tile(schedule: Any, loops: Sequence[Any], lanes: int) -> None:
     schedule.vectorize(vector)
 
 
-def _multiply(schedule: Any, p: BlockProduct, dots: Any, vectors: int, lanes: int) -> None:
+def _multiply(schedule: Any, p: BlockProduct, dots: Any, knobs: Knobs, lanes: int) -> None:
     """Sum the products of a block by one intrinsic."""
     dot = Dot(
         signs="su",
-        rows=p.rows,
-        vectors=vectors,
+        rows=knobs[k.ROWS],
+        vectors=knobs[k.VECTORS],
         lanes=lanes,
         depth=p.block,
         step=1,

@@ -15,11 +15,11 @@ from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.base import Columns, Costs, Knobs, Template
 from spaces.templates.block_products import knobs as model
 from spaces.templates.block_products.schedule import write_product
-from spaces.templates.block_products.shape import BlockProduct, count_tiles, find_block_product
+from spaces.templates.block_products.shape import BlockProduct, count_rows, find_block_product
 from spaces.templates.contraction import register_tile as k
 from tuner.task import Instance, Task
 
-_NAME = "kernel:block-product-1"
+_NAME = "kernel:block-product-2"
 
 
 class BlockTemplate:
@@ -27,13 +27,15 @@ class BlockTemplate:
 
     Args:
         product: of the largest shape.
-        tiles: of each shape that a symbolic program is tuned for.
+        rows: matrices and rows of each shape that a symbolic program is tuned for.
     """
 
-    def __init__(self, product: BlockProduct, cpu: Cpu, tiles: Mapping[Instance, int]) -> None:
+    def __init__(
+        self, product: BlockProduct, cpu: Cpu, rows: Mapping[Instance, tuple[int, int]]
+    ) -> None:
         self._product = product
         self._cpu = cpu
-        self._tiles = tiles
+        self._rows = rows
         self._choices = model.choices_of(product, cpu)
 
     @property
@@ -54,18 +56,19 @@ class BlockTemplate:
     def at(self, instance: Instance) -> BlockTemplate:
         """See `spaces.templates.base.ShapedTemplate`."""
         shaped = copy.copy(self)
-        shaped._product = replace(self._product, tiles=self._tiles[instance])
+        batches, rows = self._rows[instance]
+        shaped._product = replace(self._product, batches=batches, rows=rows)
         return shaped
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.templates.base.ShapedTemplate`."""
         one = {name: np.array([value]) for name, value in knobs.items()}
-        return np.concatenate([self.at(instance).costs_s(one) for instance in self._tiles])
+        return np.concatenate([self.at(instance).costs_s(one) for instance in self._rows])
 
     def shape_traits(self, knobs: Knobs) -> npt.NDArray[np.float32]:
         """See `spaces.features.knob_features.HasShapeTraits`."""
         one = {name: np.array([value]) for name, value in knobs.items()}
-        return np.concatenate([self.at(instance).traits(one) for instance in self._tiles])
+        return np.concatenate([self.at(instance).traits(one) for instance in self._rows])
 
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.templates.base.ShapedTemplate`."""
@@ -84,6 +87,6 @@ def block_templates(task: Task) -> list[Template]:
     if not cpu.vnni or (found := find_block_product(task)) is None:
         return []
     product, function = found
-    tiles = {i: count_tiles(function, i, product.outer) for i, _ in task.shapes}
-    template = BlockTemplate(product, cpu, tiles)
+    rows = {instance: count_rows(function, instance) for instance, _ in task.shapes}
+    template = BlockTemplate(product, cpu, rows)
     return [template] if all(template.choices.values()) else []

@@ -92,7 +92,7 @@ def tidy(schedule: Any) -> Stages | None:
     main = [b for b in blocks if sums(schedule.get(b))]
     if len(main) != 1 or factors(schedule.get(main[0])) is None:
         return None
-    last = _inline_epilogue(schedule, main[0])
+    last = inline_epilogue(schedule, main[0])
     if last is False or (last is not None and _is_result(schedule, main[0])):
         return None
     before = _inline_prologue(schedule, main[0])
@@ -108,7 +108,7 @@ def _is_result(schedule: Any, main: Any) -> bool:
     return any(w.same_as(p) for w in written for p in schedule.mod["main"].params)
 
 
-def _inline_epilogue(schedule: Any, main: Any) -> Any:
+def inline_epilogue(schedule: Any, main: Any) -> Any:
     """Inline all blocks but `main`, its producers and the last block after it, and return that one:
     None if no block follows `main`, False if several of these are last."""
     after = _descendants(schedule, main)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
+from spaces.passes.tile_marks import CLAMPED, SKIPPED, TILE, VERSIONED
 
 pytestmark = pytest.mark.tvm
 
@@ -75,6 +75,18 @@ def conditions(statement: Any) -> int:
 
     tvm_ffi.structural_walk(statement, (tvm.s_tir.SBlockRealize, look))
     return len(found)
+
+
+def sums_within(statement: Any) -> bool:
+    """Whether a statement adds something up."""
+    import tvm
+    import tvm_ffi
+
+    from spaces.templates.contraction.match import sums
+
+    found = []
+    tvm_ffi.structural_walk(statement, (tvm.s_tir.SBlock, lambda b: found.append(sums(b)) or None))
+    return any(found)
 
 
 def question(function: Any, *, forks: bool = True) -> Any:
@@ -186,3 +198,48 @@ def test_a_program_can_be_compiled_after_all_that_is_done_for_a_cpu(way: int) ->
     module = before_compile(tvm.IRModule({"main": tiled_product(way)}))
     got, want = ran(library(module["main"]), 23)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def padded_product(parts: int) -> Any:
+    """(T, 6) times (6, 5), rows in tiles of four that are padded, so many parts of a tile apart."""
+    from tvm import te, tirx
+    from tvm.s_tir import Schedule
+
+    rows, tiles = tirx.Var("T", "int64"), tirx.Var("tiles", "int64")
+    a, b = te.placeholder((tiles, 4, 6), name="A"), te.placeholder((6, 5), name="B")
+    k = te.reduce_axis((0, 6), "k")
+    made = te.compute(
+        (tiles * 4, 5), lambda i, j: te.sum(a[i // 4, i % 4, k] * b[k, j], k), name="C"
+    )
+    kept = te.compute((rows, 5), lambda i, j: made[i, j], name="kept")
+    schedule = Schedule(te.create_prim_func([a, b, kept]))
+    main = schedule.get_sblock("C")
+    schedule.set_scope(main, 0, "local")
+    i, j, k = schedule.get_loops(main)
+    _, part, row = schedule.split(i, [None, parts, 4 // parts])
+    schedule.reorder(part, k, row, j)
+    schedule.reverse_compute_at(schedule.get_sblock("kept"), part, preserve_unit_loops=True)
+    schedule.annotate(part, TILE, SKIPPED)
+    return schedule.mod["main"]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_parts_of_a_tile_that_only_pad_are_left_out(parts: int) -> None:
+    """Values are those of rows that are there, and one test stands before all that a part does."""
+    import tvm
+
+    from spaces.passes.cpu_passes import before_compile
+    from spaces.passes.tile_guards import with_whole_tiles
+
+    module = before_compile(tvm.IRModule({"main": padded_product(parts)}))
+    assert TILE not in module.script()
+    compiled = library(module["main"])
+    for rows in SIZES[1:]:
+        a, b = np.full((-(-rows // 4), 4, 6), np.nan, "float32"), np.ones((6, 5), "float32")
+        a.reshape(-1, 6)[:rows] = rows
+        out = tvm.runtime.tensor(np.zeros((rows, 5), "float32"))
+        compiled["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), out)
+        assert (out.numpy() == 6 * rows).all()
+    asked = question(with_whole_tiles(padded_product(parts)), forks=False)
+    assert conditions(asked.then_case) == 1
+    assert sums_within(asked.then_case)

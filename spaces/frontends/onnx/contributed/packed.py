@@ -22,7 +22,6 @@ from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     within,
 )
 from spaces.frontends.onnx.node import Convert, Node, Value
-from spaces.frontends.onnx.sizes import Size
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE, is_float
@@ -194,14 +193,13 @@ class _Axes:
 def _gather(node: Node, builder: Any, codes: Codes, zeros: Codes | float, axes: _Axes) -> Any:
     from tvm import te, tirx
 
-    scale, dims = node.operand(2), node.shape(1)
+    scale, rank = node.operand(2), len(node.shape(1))
     most = axes.sizes[axes.gathered]
     front, back = axes.sizes[: axes.gathered], axes.sizes[axes.gathered + 1 :]
-    shape: list[Size] = [*front, *dims, *back]
 
     def read(table: Any, scales: Any, indices: Any, *rest: Any) -> Any:
         def number(*place: Any) -> Any:
-            before, after = len(front), len(front) + len(dims)
+            before, after = len(front), len(front) + rank
             index = indices[place[before:after]].astype("int64")
             index = tirx.Select(index < 0, index + most, index)
             whole = [*place[:before], within(index, most), *place[after:]]
@@ -212,7 +210,8 @@ def _gather(node: Node, builder: Any, codes: Codes, zeros: Codes | float, axes: 
             inside = tirx.all(index >= 0, index < most)
             return tirx.Select(inside, real, tirx.const(0, WIDE)).astype(scale.dtype)
 
-        return te.compute(shape, number, name="unpacked")
+        # Sizes of a program are its own, and not those of the graph.
+        return te.compute([*front, *indices.shape, *back], number, name="unpacked")
 
     more = [] if isinstance(zeros, float) else [zeros.tensor]
     operands = [codes.tensor, scale.tensor(builder), node.tensor(1, builder), *more]

@@ -134,6 +134,16 @@ def test_rows_that_a_table_has_not_are_zeros() -> None:
     compare(proto, {"rows": np.array([1, 5, -6, 4])})
 
 
+def test_a_number_of_rows_that_is_open_has_one_name() -> None:
+    """Else nobody could tell how large a result is, and its program would not be tuned."""
+    operands = {"table": drawn_bytes(5, 16), "rows": np.array([4]), "scales": floats(5, 2)}
+    proto = network("GatherBlockQuantized", operands, {"rows": ["n"]}, block_size=16, bits=4)
+    *_, rows, found = map(tvm_compat.param_dims, lowered(proto)["unpacked"].params)
+    assert rows
+    assert found
+    assert rows[0].same_as(found[0])
+
+
 def constant_bytes(module: Any) -> int:
     """Of all constants that the programs of a module read."""
     constants = {
