@@ -23,7 +23,13 @@ from spaces.templates.contraction.knob_model import (
 from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import Contraction
-from spaces.templates.contraction.tile_stages import in_parallel, pack_ahead, pad, write_back
+from spaces.templates.contraction.tile_stages import (
+    in_parallel,
+    pack_ahead,
+    pad,
+    write_back,
+    zeros_like,
+)
 from spaces.templates.contraction.weights import find_panel_dims
 
 _COPY_CHUNK = 2048
@@ -137,7 +143,7 @@ def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[A
                 stages.main,
                 ("read", operand),
                 _panels(dim, width, _reduction_order(c, operand)),
-                pad_value=0.0 if constant else None,
+                pad_value=zeros_like(schedule, stages.main, operand) if constant else None,
             )
         if constant:
             blocks[operand] = None
