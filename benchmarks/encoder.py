@@ -22,8 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 _OPSET = 17
 
 
-class _Graph:
-    """Nodes and weights so far."""
+class DrawnGraph:
+    """Nodes and weights so far, these drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.nodes: list[Any] = []
@@ -53,6 +53,28 @@ class _Graph:
         bias = (self._rng.standard_normal(outputs) * 0.1).astype(np.float32)
         return self.call("Add", self.call("MatMul", data, self.keep(weight)), self.keep(bias))
 
+    def convolution(
+        self, data: str, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
+    ) -> str:
+        """One that keeps an image's size but for its stride, with bias."""
+        shape = (outputs, inputs // groups, kernel, kernel)
+        scale = math.sqrt(2 / math.prod(shape[1:]))
+        weight = (self._rng.standard_normal(shape) * scale).astype(np.float32)
+        bias = (self._rng.standard_normal(outputs) * 0.1).astype(np.float32)
+        operands = (data, self.keep(weight), self.keep(bias))
+        pads, strides = [kernel // 2] * 4, [stride] * 2
+        return self.call("Conv", *operands, pads=pads, strides=strides, group=groups)
+
+    def model(self, name: str, result: str, given: list[Any], made: list[Any]) -> onnx.ModelProto:
+        """Of one input `x` to one result, which have these sizes."""
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, given)]
+        outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, made)]
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, self.weights)
+        opset = [helper.make_opsetid("", _OPSET)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.checker.check_model(model)
+        return model
+
     def norm(self, data: str, width: int) -> str:
         """A layer norm over the last axis."""
         scale = (0.5 + self._rng.random(width)).astype(np.float32)
@@ -67,32 +89,25 @@ def encoder(
     heads: int = 12,
     inner: int = 3072,
     seed: int = 0,
+    layers: int = 1,
 ) -> onnx.ModelProto:
-    """The layer for a batch of one; its input `x` and output are [1, sequence, width].
+    """The layer, or several, for a batch of one; its input `x` and output are [1, sequence, width].
 
     Args:
         sequence: None leaves it open, under this name.
     """
-    graph = _Graph(seed)
-    attended = _attention(graph, "x", sequence, width, heads)
-    first = graph.norm(graph.call("Add", attended, "x"), width)
-    widened = _gelu(graph, graph.linear(first, width, inner))
-    narrowed = graph.linear(widened, inner, width)
-    last = graph.norm(graph.call("Add", narrowed, first), width)
+    graph, data = DrawnGraph(seed), "x"
+    for _ in range(layers):
+        attended = _attention(graph, data, sequence, width, heads)
+        first = graph.norm(graph.call("Add", attended, data), width)
+        widened = _gelu(graph, graph.linear(first, width, inner))
+        narrowed = graph.linear(widened, inner, width)
+        data = graph.norm(graph.call("Add", narrowed, first), width)
     shape = [1, sequence or "sequence", width]
-    made = helper.make_graph(
-        graph.nodes,
-        "encoder",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)],
-        graph.weights,
-    )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
-    onnx.checker.check_model(model)
-    return model
+    return graph.model("encoder", data, shape, shape)
 
 
-def _attention(graph: _Graph, data: str, sequence: int | None, width: int, heads: int) -> str:
+def _attention(graph: DrawnGraph, data: str, sequence: int | None, width: int, heads: int) -> str:
     size, tokens = width // heads, sequence or -1
     split = graph.keep(np.array([1, tokens, heads, size], np.int64))
     merged = graph.keep(np.array([1, tokens, width], np.int64))
@@ -108,7 +123,7 @@ def _attention(graph: _Graph, data: str, sequence: int | None, width: int, heads
     return graph.linear(joined, width, width)
 
 
-def _gelu(graph: _Graph, data: str) -> str:
+def _gelu(graph: DrawnGraph, data: str) -> str:
     error = graph.call("Erf", graph.call("Div", data, graph.number(math.sqrt(2))))
     grown = graph.call("Mul", data, graph.call("Add", error, graph.number(1.0)))
     return graph.call("Mul", grown, graph.number(0.5))

@@ -28,6 +28,7 @@ from spaces.lowering.layouts.gains import Gains
 from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
+    add_in_steps,
     affine_batch_norms,
     broadcast_infinities,
     move_biases_into_batch_norms,
@@ -149,7 +150,7 @@ def infer(module: Any) -> Any:
     tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
-    plain = multiply_powers(broadcast_infinities(tidy(module)))
+    plain = add_in_steps(multiply_powers(broadcast_infinities(tidy(module))))
     prepared = merged(move_biases_into_batch_norms(bound_indices(plain)))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(fold(prepared))

@@ -33,7 +33,8 @@ POOLS = frozenset(f"relax.nn.{n}" for n in ("max_pool2d", "avg_pool2d", "adaptiv
 _REDUCTIONS = frozenset(f"relax.{n}" for n in ("max", "mean", "min", "prod", "sum"))
 _SOFTMAXES = frozenset(("relax.nn.softmax", "relax.nn.log_softmax"))
 CONVOLUTION = "relax.nn.conv2d"
-_ONE_ACTIVATION = (CONVOLUTION, "relax.nn.prelu")
+_LINEAR = ("relax.quantize", "relax.dequantize")
+_ONE_ACTIVATION = (CONVOLUTION, "relax.nn.prelu", *_LINEAR)
 
 Rewrite = Callable[[Any, Sequence[Any]], Any]
 
@@ -55,6 +56,8 @@ def rewrite_of(call: Any, gains: Gains) -> Rewrite | None:
         return _concat if fields and all(rank(field) == 4 for field in fields) else None
     if not call.args or rank(call.args[0]) != 4:
         return None
+    if name in _LINEAR:
+        return _linear if all(map(tvm_compat.is_constant, call.args[1:])) else None
     if name in _REDUCTIONS:
         return _reduction if _keeps_order(call.attrs) else None
     if name in _SOFTMAXES:
@@ -187,6 +190,14 @@ def _prelu(call: Any, arguments: Sequence[Any]) -> Any:
     from tvm.relax import op
 
     return op.nn.prelu(arguments[0], call.args[1], axis=_move_axis(call.attrs.axis))
+
+
+def _linear(call: Any, arguments: Sequence[Any]) -> Any:
+    from tvm import relax
+
+    make = getattr(relax.op, tvm_compat.operator_name(call).removeprefix("relax."))
+    axis, dtype = _move_axis(call.attrs.axis), call.attrs.out_dtype
+    return make(arguments[0], *call.args[1:], axis=axis, out_dtype=dtype)
 
 
 def _move_axis(axis: Any) -> int:

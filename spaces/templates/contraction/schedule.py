@@ -25,7 +25,13 @@ from spaces.templates.contraction.match import Stages, tidy_stages
 from spaces.templates.contraction.panels import lay_out, panels, reduction_order
 from spaces.templates.contraction.product_form import as_product
 from spaces.templates.contraction.shape import PAIR, Contraction
-from spaces.templates.contraction.tile_stages import in_parallel, pack_ahead, pad, write_back
+from spaces.templates.contraction.tile_stages import (
+    in_parallel,
+    pack_ahead,
+    pad,
+    write_back,
+    zeros_like,
+)
 from spaces.templates.contraction.weights import find_panel_dims
 
 _COPY_CHUNK = 2048
@@ -134,7 +140,7 @@ def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[A
         if layout is not None:
             if c.operands[operand].packed_bits is not None:
                 _pack_sources(schedule, blocks[operand], c.axes[c.column].dims[operand], width)
-            zero = 0.0 if constant else None
+            zero = zeros_like(schedule, stages.main, operand) if constant else None
             schedule.transform_layout(stages.main, ("read", operand), layout, pad_value=zero)
         if constant:
             blocks[operand] = None

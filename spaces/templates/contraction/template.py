@@ -28,7 +28,8 @@ NO_EXTENTS: Mapping[Instance, Sequence[int]] = MappingProxyType({})
 
 _VERSIONS = {"shapes": 4}
 """Versions of the schedules that are written, by form; 1 for the forms that are not listed."""
-_FLOAT_BITS = (32, 64)
+_SUM_BITS = (32, 64)
+_WHOLE = "int32"
 _DRAWN = 1 << 13
 _MOST = 3
 _MOST_SLOWER = 1.2
@@ -125,9 +126,12 @@ class ContractionTemplate:
 def contraction_templates(task: Task, match: Match | None) -> list[Template]:
     """Micro-kernel templates for a task, best choice of rows and columns first.
 
-    Empty where the task is no contraction, or one in numbers that have no multiply-add.
+    Empty where the task is no contraction, or one in numbers that have no multiply-add. Integers of
+    known sizes are widened as they are read, so that sums of 32 bits may be of bytes.
     """
-    if match is None or not _is_float(match.main):
+    summed = "" if match is None else str(match.main.writes[0].source.dtype)
+    whole = summed == _WHOLE and not task.shapes
+    if match is None or not (whole or summed.startswith("float")):
         return []
     cpu = cpu_of(task.target)
     found: list[tuple[Contraction, Mapping[Instance, Sequence[int]]]] = []
@@ -139,9 +143,10 @@ def contraction_templates(task: Task, match: Match | None) -> list[Template]:
     templates = (
         ContractionTemplate(contraction, cpu, variant, extents)
         for variant, (contraction, extents) in enumerate(found)
-        if contraction.out_bits in _FLOAT_BITS
+        if contraction.out_bits in _SUM_BITS
         and (
-            all(o.bits == contraction.out_bits for o in contraction.operands)
+            whole
+            or all(o.bits == contraction.out_bits for o in contraction.operands)
             or (contraction.pair is not None and cpu.dots_bf16)
         )
         and (contraction.plain or contraction.exact_but_rows)
@@ -161,10 +166,6 @@ def _ways(
         return []
     extents, largest = extents_of_shapes(match, shapes)
     return [(contraction, extents) for contraction in describe(match, largest)]
-
-
-def _is_float(block: Any) -> bool:
-    return str(block.writes[0].source.dtype).startswith("float")
 
 
 def _promising(templates: list[ContractionTemplate]) -> list[Template]:

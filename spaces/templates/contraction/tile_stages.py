@@ -74,11 +74,15 @@ def pack_ahead(schedule: Any, stage: Any, number: int, layout: Callable[..., lis
     Args:
         number: of the constant among what the stage reads.
     """
+    zeros = zeros_like(schedule, stage, number)
+    copy = schedule.cache_read(stage, number, "global")
+    schedule.annotate(copy, tvm_compat.PREPROC, 1)
+    schedule.transform_layout(stage, ("read", number), layout, pad_value=zeros)
+
+
+def zeros_like(schedule: Any, stage: Any, number: int) -> Callable[..., Any]:
+    """The padding of zeros of what a stage reads, in its type."""
     from tvm import tirx
 
     kind = str(schedule.get(stage).reads[number].source.dtype)
-    copy = schedule.cache_read(stage, number, "global")
-    schedule.annotate(copy, tvm_compat.PREPROC, 1)
-    schedule.transform_layout(
-        stage, ("read", number), layout, pad_value=lambda *_: tirx.const(0, kind)
-    )
+    return lambda *_: tirx.const(0, kind)

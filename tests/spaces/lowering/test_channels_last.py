@@ -134,6 +134,13 @@ def middles() -> dict[str, Callable[[Any, Any], Any]]:
         first, second = (b.emit(relax.TupleGetItem(parts, i)) for i in (0, 1))
         return op.concat([second, first], axis=1)
 
+    def steps(b: Any, x: Any, number: int) -> Any:
+        """Rounded to steps of 16 bits, fine enough that a tie makes no difference."""
+        scale = relax.const(np.linspace(5e-5, 1e-4, number, dtype="float32"))
+        zero = relax.const(np.arange(number, dtype="int16"))
+        whole = b.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int16"))
+        return op.dequantize(whole, scale, zero, axis=1)
+
     return {
         "bias": lambda b, x: op.add(x, const(1, 64, 1, 1)),
         "bias without batch": lambda b, x: op.add(const(64, 1, 1), x),
@@ -154,6 +161,8 @@ def middles() -> dict[str, Callable[[Any, Any], Any]]:
         "gate": lambda b, x: op.multiply(
             x, b.emit(op.sigmoid(b.emit(op.mean(x, [2, 3], keepdims=True))))
         ),
+        "steps": lambda b, x: steps(b, x, 1),
+        "steps of channels": lambda b, x: steps(b, x, 64),
         "depthwise": lambda b, x: conv(b, x, groups=64),
         "grouped": lambda b, x: conv(b, x, groups=4, strides=(2, 2)),
     }
@@ -163,7 +172,8 @@ def middles() -> dict[str, Callable[[Any, Any], Any]]:
 MIDDLES = [
     *("bias", "bias without batch", "along the last axis", "a number", "relu", "leaky relu"),
     *("clip", "residual", "concat", "split", "prelu", "max pool", "average pool"),
-    *("adaptive pool", "pad", "softmax", "gate", "depthwise", "grouped"),
+    *("adaptive pool", "pad", "softmax", "gate", "steps", "steps of channels"),
+    *("depthwise", "grouped"),
 ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
+from spaces.frontends.onnx.simplifier.byte_groups import join_byte_groups
 from spaces.frontends.onnx.simplifier.convolutions import merge_convolutions
 from spaces.frontends.onnx.simplifier.folding import with_computed_constants
 from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
@@ -53,7 +54,8 @@ def split_sums(proto: Any) -> None:
 
 def simplify(proto: Any) -> None:
     """Simplify a graph, in place: what depends on constants alone is computed, equal nodes become
-    one, padding and factors go into the convolutions beside them, and what nobody reads goes."""
+    one, padding and factors go into the convolutions beside them, what stands for bytes is worked
+    out on these, and what nobody reads goes."""
     graph = proto.graph
     known = KnownTensors(graph)
     own = {(f.domain, f.name) for f in proto.functions}
@@ -63,6 +65,7 @@ def simplify(proto: Any) -> None:
     nodes = with_computed_constants(nodes, known, proto.opset_import, own)
     nodes = _without_repeated(nodes, known, own, kept | read_inside)
     nodes = merge_convolutions(nodes, known, kept)
+    nodes = join_byte_groups(nodes, known, kept)
     nodes, read = _find_needed(nodes, kept)
     del graph.node[:]
     graph.node.extend(nodes)

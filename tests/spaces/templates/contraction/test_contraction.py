@@ -385,8 +385,8 @@ def _two_products() -> Tensors:
     return [a, b, c, matmul(matmul(a, b), c)]
 
 
-def _integers() -> Tensors:
-    a, b = tensor("a", 32, 32, dtype="int32"), tensor("b", 32, 32, dtype="int32")
+def _long_integers() -> Tensors:
+    a, b = tensor("a", 32, 32, dtype="int64"), tensor("b", 32, 32, dtype="int64")
     return [a, b, matmul(a, b)]
 
 
@@ -409,7 +409,7 @@ def _elementwise() -> Tensors:
         _two_results,
         _result_in_between,
         _two_products,
-        _integers,
+        _long_integers,
         _one_matrix,
         _elementwise,
     ],

@@ -21,6 +21,7 @@ from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     pack,
 )
 from spaces.frontends.onnx.node import Convert, Node, Value
+from spaces.ir import tvm_compat
 from spaces.ir.element_types import NUMPY_FLOATS, is_float, numpy_dtype
 from spaces.ir.tvm_compat import as_int
 from spaces.lowering.relax_rewrite import constant
@@ -44,8 +45,8 @@ def _quantize(node: Node, builder: Any) -> Any:
         real = name_type(node, precision)
     if real == x.dtype == scale.kind == _REAL and dtype in _PLAIN and not _block(node):
         zero = relax.const(0, dtype) if point is None else point.tensor(builder)
-        data, by = x.tensor(builder), scale.tensor(builder)
-        return relax.op.quantize(data, by, zero, axis=_axis(node), out_dtype=dtype)
+        by, zero = as_tensor(scale.tensor(builder)), as_tensor(zero)
+        return relax.op.quantize(x.tensor(builder), by, zero, axis=_axis(node), out_dtype=dtype)
     emit = builder.emit
     data = convert_to(builder, x.tensor(builder), real)
     by = convert_to(builder, _spread(node, builder, scale), real, scale.kind)
@@ -63,6 +64,14 @@ def _quantize(node: Node, builder: Any) -> Any:
     least, most = _range(node, dtype)
     clipped = emit(relax.op.clip(moved, float(least), float(most)))
     return convert_to(builder, clipped, KEPT_IN.get(dtype, dtype))
+
+
+def as_tensor(expression: Any) -> Any:
+    """A constant number as a tensor of one element, so that programs which differ in it are one;
+    any other expression as it is."""
+    if not tvm_compat.is_constant(expression) or expression.value.numpy().ndim:
+        return expression
+    return constant(expression.value.numpy().reshape(1))
 
 
 def _range(node: Node, dtype: str) -> tuple[int, int]:
@@ -86,9 +95,9 @@ def _dequantize(node: Node, builder: Any) -> Any:
     if (packed := _packed(node, builder, dtype)) is not None:
         return packed
     if integer and dtype == scale.kind == _REAL and not _block(node):
-        data, by = x.tensor(builder), scale.tensor(builder)
-        zero = relax.const(0, x.dtype) if point is None else point.tensor(builder)
-        return relax.op.dequantize(data, by, zero, axis=_axis(node), out_dtype=_REAL)
+        zero = as_tensor(relax.const(0, x.dtype) if point is None else point.tensor(builder))
+        by = as_tensor(scale.tensor(builder))
+        return relax.op.dequantize(x.tensor(builder), by, zero, axis=_axis(node), out_dtype=_REAL)
     emit = builder.emit
     real = convert_to(builder, x.tensor(builder), _REAL, x.kind)
     if point is not None and integer:

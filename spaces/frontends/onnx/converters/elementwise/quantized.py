@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.elementwise.linear import LINEAR
+from spaces.frontends.onnx.converters.elementwise.linear import LINEAR, as_tensor
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
+from spaces.lowering.relax_rewrite import round_to_bytes
 
 _BYTES = ("int8", "uint8")
 _WIDE, _REAL = "int32", "float32"
+_GROUP = 4
+"""Bytes that are multiplied and summed up at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def _operand(node: Node, builder: Any, number: int, shape: Sequence[int]) -> _By
     tensor = value.tensor(builder)
     if point is None:
         return _Bytes(tensor, None)
-    return _Bytes(tensor, _wide(builder, _along(builder, point.tensor(builder), shape)))
+    numbers = _wide(builder, _along(builder, point.tensor(builder), shape))
+    return _Bytes(tensor, as_tensor(numbers))
 
 
 def _wide(builder: Any, expression: Any) -> Any:
@@ -97,7 +101,7 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
 
     What it is padded with stands for zero. A zero point that is known and not 0 is laid around the
     bytes. For one that is not known zeros are, and it is taken off as often as an output's weights
-    met no padding.
+    met no padding. Channels are made up to groups of four, for which there is one instruction.
     """
     from tvm import relax
 
@@ -111,16 +115,20 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     padding = [int(p) for p in said.get("pads", [0] * 2 * rank)]
     if weights.known_point != 0 or not tvm_compat.is_constant(weights.tensor):
         return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
-    point = data.known_point
+    point, kernel_of = data.known_point, weights.tensor
+    missing = -kernel_of.value.numpy().shape[1] % _GROUP if said.get("group", 1) == 1 else 0
+    if missing:
+        kernel_of = relax.const(_with_channels(kernel_of.value.numpy(), missing))
+    if missing or point:
+        around = padding if point is not None else [0] * 2 * rank
+        data = _Bytes(_pad(builder, data.tensor, missing, around, point or 0), data.point)
+        padding = [0] * 2 * rank if point is not None else padding
     if point == 0:
-        return _windows(node, builder, data.tensor, weights.tensor, padding)
-    if point is not None:
-        data = _Bytes(_pad(builder, data.tensor, padding, point), data.point)
-        padding = [0] * 2 * rank
-    taken = _weights_inside(node, weights.tensor.value.numpy(), data.tensor, padding)
+        return _windows(node, builder, data.tensor, kernel_of, padding)
+    taken = _weights_inside(node, kernel_of.value.numpy(), data.tensor, padding)
     if taken is None:
-        return _windows(node, builder, data.centred(builder), weights.tensor, padding)
-    total = _windows(node, builder, data.tensor, weights.tensor, padding)
+        return _windows(node, builder, data.centred(builder), kernel_of, padding)
+    total = _windows(node, builder, data.tensor, kernel_of, padding)
     if point is None:
         return builder.emit(total - builder.emit(data.point * relax.const(taken)))
     return builder.emit(total - relax.const(point * taken))
@@ -154,14 +162,23 @@ def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) 
     return sums[None].astype(_WIDE)
 
 
-def _pad(builder: Any, data: Any, padding: Sequence[int], point: int) -> Any:
-    """Bytes with what stands for zero around them."""
+def _with_channels(weight: Any, missing: int) -> Any:
+    """A kernel with weights of 0 for more channels of the data."""
+    widths = [(0, 0)] * weight.ndim
+    widths[1] = (0, missing)
+    return np.pad(weight, widths)
+
+
+def _pad(builder: Any, data: Any, channels: int, padding: Sequence[int], point: int) -> Any:
+    """Bytes with so many more channels, and with what stands for zero around them."""
     from tvm import relax
 
-    if not any(padding):
+    if not channels and not any(padding):
         return data
     rank = len(padding) // 2
-    widths = [0] * 4 + [p for axis in range(rank) for p in (padding[axis], padding[axis + rank])]
+    widths = [0, 0, 0, channels] + [
+        p for axis in range(rank) for p in (padding[axis], padding[axis + rank])
+    ]
     return builder.emit(relax.op.nn.pad(data, widths, "constant", float(point)))
 
 
@@ -218,20 +235,14 @@ def _requantize(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], o
         scales: of the two factors, in the shape that they multiply sums in.
         out: number of the operand that is the scale of the result; its zero point is the next.
     """
-    from tvm import relax
-
     emit = builder.emit
     scale, point = node.input(out), node.input(out + 1)
     if scale is None or point is None:
         raise node.refused("it does not say how its result is quantized")
-    factor = _quotient(builder, *scales, _real(builder, scale.tensor(builder)))
+    factor = as_tensor(_quotient(builder, *scales, _real(builder, scale.tensor(builder))))
     exact = emit(emit(total.astype(_REAL)) * factor)
-    limits = np.iinfo(point.dtype)
-    # Adding and taking off a large number would be left out by TVM where both meet in a schedule.
-    rounded = emit(relax.op.round(exact))
-    moved = emit(rounded + _real(builder, point.tensor(builder)))
-    clipped = emit(relax.op.clip(moved, float(limits.min), float(limits.max)))
-    return emit(clipped.astype(point.dtype))
+    zero = as_tensor(_real(builder, point.tensor(builder)))
+    return emit(round_to_bytes(exact, zero, point.dtype))
 
 
 def _quotient(builder: Any, first: Any, second: Any, divisor: Any) -> Any:
