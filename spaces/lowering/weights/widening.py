@@ -25,7 +25,7 @@ def widen_products(module: Any) -> Any:
     """A module in which products of halves that are summed in float32 are products of float32.
 
     Products of bfloat16 stay as they are where the CPU of the target at hand adds up two at once
-    (AVX512-BF16), but for convolutions in groups, of which a sum may have one product.
+    (AVX512-BF16), but for some convolutions.
     """
     from tvm import relax
     from tvm.relax.analysis import get_var2val
@@ -83,11 +83,16 @@ def _is_narrow_grouped(module: Any, call: Any) -> bool:
 
 
 def _is_in_pairs(call: Any) -> bool:
-    """Whether a call is a product of bfloat16, and not in groups."""
+    """Whether a call is a product of bfloat16 that kernels take two terms at a time of: not a
+    convolution in groups, or one of open sizes and an odd number of channels."""
     if not _is_narrow(call):
         return False
     kinds = {str(operand.ty.dtype) for operand in call.args}
-    return kinds == {"bfloat16"} and int(getattr(call.attrs, "groups", 1)) == 1
+    if kinds != {"bfloat16"} or int(getattr(call.attrs, "groups", 1)) != 1:
+        return False
+    layout = str(getattr(call.attrs, "data_layout", ""))
+    sizes = [tvm_compat.as_int(size) for size in call.args[0].ty.shape.values]
+    return not layout or None not in sizes or (sizes[layout.index("C")] or 1) % 2 == 0
 
 
 def _widen(builder: Any, operand: Any, kind: str) -> Any:
