@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.dynamic.derived_names import base_of, derive, describe_value, text_of_name
+from tuner.dynamic.derived_names import bases_of, derive, describe_value, text_of_name
 from tuner.dynamic.shapes import shape_text
 
 
@@ -23,7 +23,7 @@ from tuner.dynamic.shapes import shape_text
 def test_a_derived_dimension_is_told_as_it_was_written(
     name: str, text: str, at_17: int, told: str
 ) -> None:
-    assert (base_of(name), text_of_name(name)) == ("T", text)
+    assert (bases_of(name), text_of_name(name)) == (("T",), text)
     assert derive(name, {"T": 17}) == at_17
     assert describe_value(name, at_17) == told
 
