@@ -15,7 +15,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tuner.dynamic.dimension_text import name_expression
 from tuner.errors import UsageError, first_line
 from tuner.precision import DRAWN
 
@@ -149,8 +148,8 @@ def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...
 
 
 def tie(name: str, value: object, shown: str) -> str:
-    """Check what a symbolic dimension is that follows from others: `past + new`."""
-    if not name.strip() or not isinstance(value, str) or name_expression(value) is None:
+    """Check that there is a name, and a text of what it follows from: `past + new`."""
+    if not name.strip() or not isinstance(value, str) or not value.strip():
         raise UsageError(f"{shown!r} is no dimension: {TIES}")
     return value
 

@@ -91,8 +91,8 @@ def make_inputs(
     """A value for each input, in their order; the same for the same seed.
 
     Floats are standard normal. Integers come from the range given for them, else from the one that
-    the model says, else they are 0 or 1, and 1 or 2 where the model divides by them. Files hold one array each. They and arrays are
-    checked.
+    the model says, else they are 0 or 1, and 1 or 2 where the model divides by them. Files hold one
+    array each. They and arrays are checked.
 
     Args:
         divisors: positions of inputs that are divided by.

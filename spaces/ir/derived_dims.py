@@ -25,7 +25,7 @@ def _name_of(dim: Any) -> str:
     found = _linear(dim)
     if found is not None:
         terms, plus = found
-        *front, (var, times) = terms
+        *front, (var, times) = sorted(terms, key=lambda term: str(term[0].name))
         ones = [f"{v.name}_x{n}" if n > 1 else str(v.name) for v, n in front]
         bare = front and times == 1 and not plus
         return PLUS.join([*ones, str(var.name) if bare else f"{var.name}_x{times}{move(plus)}"])

@@ -27,7 +27,7 @@ def name_expression(text: str) -> str | None:
     # Python takes some letters for others; and a name may look like one of a derived dimension.
     if not terms or any(name not in text or bases_of(name) != (name,) for name, _ in terms):
         return None
-    return PLUS.join(map(_name_of, terms))
+    return PLUS.join(sorted(map(_name_of, terms)))
 
 
 def _name_of(term: _Term) -> str:

@@ -129,6 +129,8 @@ def _check_dimension(name: str, sizes: Any, shown: str) -> None:
     listed = _list(sizes)
     if listed != list(checks.dimension(name, listed, shown)):
         raise UsageError(f"{shown!r} is not in order: give each size once, the smallest first")
+    if listed == [0]:
+        raise UsageError(f"{shown!r}: kernels are made for sizes above 0, name one of these, too")
 
 
 def _list(sizes: Any) -> list[Any]:

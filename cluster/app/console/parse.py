@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tuner import checks
-from tuner.checks import DECIMAL, DIGITS, DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
+from tuner.checks import DECIMAL, DIGITS, DIMENSIONS, INPUTS, LARGEST, MOST_VALUES, TIES
+from tuner.dynamic.dimension_text import name_expression
 from tuner.errors import UsageError
 from tuner.request.model_spec import IntRange
 
@@ -61,6 +62,8 @@ def dimension_or_tie(text: str) -> tuple[str, tuple[int, ...] | str]:
     name, equals, value = text.partition("=")
     if not (equals and _LETTER.search(value)):
         return dimension(text)
+    if name_expression(value) is None:
+        raise UsageError(f"{text!r} is no dimension: {TIES}")
     return name.strip(), checks.tie(name, value.strip(), text)
 
 
@@ -76,6 +79,8 @@ def size(text: str) -> tuple[str, tuple[int]]:
     name, equals, number = text.partition("=")
     if not (equals and name.strip() and DIGITS.fullmatch(number.strip())):
         raise UsageError(f"{text!r} is no size of a dimension: write for example T=16")
+    if not int(number):
+        raise UsageError(f"{text!r} has a size outside 1 to {LARGEST}")
     return name.strip(), (checks.dimension(name, [int(number)], text)[0],)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.contributed.length_masks import ONES, find_length_masks
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.converters.wide_sums import accumulate_wide
 from spaces.frontends.onnx.dimension_names import name_dimensions
 from spaces.frontends.onnx.graph import graph_module
-from spaces.frontends.onnx.length_masks import ONES, find_length_masks
 from spaces.frontends.onnx.operators import unknown_operators
 from spaces.frontends.onnx.simplifier.simplify import simplify, split_sums
 from spaces.frontends.onnx.tensors import (
