@@ -24,6 +24,7 @@ LARGEST = 2**31 - 1
 MOST_VALUES = 1 << 16
 """The most values that one symbolic dimension may have."""
 DIMENSIONS = "write for example T=1..128, M=16..2048:16 or T=5,24,43"
+TIES = f"{DIMENSIONS}, or all=past+new of one that follows from others"
 LIBRARY_ENDINGS = (".so", ".tar", ".dylib", ".dll")
 """Endings of a library's name: the linker goes by them."""
 INPUTS = "write NAME=FILE.npy or NAME=int:LO..HI"
@@ -139,11 +140,18 @@ def dimension(name: str, values: Sequence[object], shown: str) -> tuple[int, ...
     if not name.strip() or not numbers or None in numbers:
         raise UsageError(f"{shown!r} is no dimension: {DIMENSIONS}")
     sizes = tuple(sorted({number for number in numbers if number is not None}))
-    if not 1 <= sizes[0] <= sizes[-1] <= LARGEST:
-        raise UsageError(f"{shown!r} has a size outside 1 to {LARGEST}")
+    if not 0 <= sizes[0] <= sizes[-1] <= LARGEST:
+        raise UsageError(f"{shown!r} has a size outside 0 to {LARGEST}")
     if len(sizes) > MOST_VALUES:
         raise UsageError(f"{shown!r} has more than {MOST_VALUES} values: give it a step")
     return sizes
+
+
+def tie(name: str, value: object, shown: str) -> str:
+    """Check that there is a name, and a text of what it follows from: `past + new`."""
+    if not name.strip() or not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{shown!r} is no dimension: {TIES}")
+    return value
 
 
 def input_name(name: str, shown: str) -> str:

@@ -7,14 +7,17 @@ frontend imports the model with the inputs that came of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from spaces.frontends.inputs import InputSpec, Shape, check_names
-from tuner.dynamic.derived_names import base_of, derive
+from tuner.dynamic.derived_names import bases_of, close, text_of_name
+from tuner.dynamic.dimension_text import name_expression
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
+from tuner.request.model_spec import IntRange
 
 UNNAMED = "?"
 """A dimension of which nothing is known."""
@@ -30,11 +33,13 @@ class DeclaredInput:
 
     Attributes:
         dims: None where not even the rank is known.
+        drawn: see `InputSpec`.
     """
 
     name: str
     dtype: str
     dims: Dims | None
+    drawn: IntRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Declared:
 
     Attributes:
         inputs: in order.
-        symbols: the dimensions that are sizes by themselves. Others are named after one of them,
+        symbols: the dimensions that are sizes by themselves. Others are named after some of them,
             see `tuner.dynamic.derived_names`.
         bounds: the least and the largest value that the model takes of a dimension.
         domain: the sizes that the model itself is to be tuned for, where nobody says others.
@@ -124,6 +129,48 @@ def resolve(
     return tuple(_close(one, given.get(one.name), domain.largest, declared) for one in inputs)
 
 
+def tie(declared: Declared, ties: Iterable[tuple[str, str]]) -> Declared:
+    """What a model declares where some of its dimensions follow from others.
+
+    Args:
+        ties: each such dimension, and what it is: `past + new`.
+
+    Raises:
+        TunerError: a dimension is unknown or tied itself, or what follows has no name.
+    """
+    tied = dict(ties)
+    for dim, text in tied.items():
+        said = f"{dim}={text}"
+        if not declared.takes_shapes:
+            raise TunerError(f"--dim {said}: write so in the tensor program, whose sizes these are")
+        for name in (dim, *bases_of(name_expression(text) or text)):
+            if name not in declared.symbols:
+                raise _unknown(name, said, declared)
+            if name != dim and name in tied:
+                raise TunerError(f"--dim {said}: {name} follows from others, too: name those")
+    if not tied:
+        return declared
+    inputs = tuple(
+        replace(one, dims=one.dims and tuple(_tied(d, tied) for d in one.dims))
+        for one in declared.inputs
+    )
+    left = tuple(symbol for symbol in declared.symbols if symbol not in tied)
+    bounds = {dim: bound for dim, bound in declared.bounds.items() if dim not in tied}
+    return replace(declared, inputs=inputs, symbols=left, bounds=bounds)
+
+
+def _tied(dim: int | str, tied: Mapping[str, str]) -> int | str:
+    """A dimension in terms of those that it follows from."""
+    if isinstance(dim, int) or not {*bases_of(dim)} & {*tied}:
+        return dim
+    text = text_of_name(dim)
+    for name in bases_of(dim):
+        text = re.sub(rf"\b{name}\b", f"({tied.get(name, name)})", text)
+    if (found := name_expression(text)) is None:
+        raise TunerError(f"--dim: a model with the dimension {text} is not supported")
+    return found
+
+
 def _unless_given(one: DeclaredInput, shape: Shape | None) -> DeclaredInput:
     """An input whose sizes of 0 are what a shape says: some exporters wrote 0 for any size."""
     if shape is None or one.dims is None or len(shape) != len(one.dims):
@@ -158,8 +205,7 @@ def _sizes(declared: Declared, given: Mapping[str, Shape]) -> dict[str, int]:
 
 def _at(dims: Dims, values: Mapping[str, int]) -> Dims:
     """Dimensions with those that follow from some values as numbers."""
-    known = [d if isinstance(d, int) else derive(d, values) for d in dims]
-    return tuple(d if size is None else size for d, size in zip(dims, known, strict=True))
+    return tuple(d if isinstance(d, int) else close(d, values) for d in dims)
 
 
 def _name_inputs(inputs: Iterable[DeclaredInput]) -> list[str]:
@@ -183,7 +229,7 @@ def _close(
     _check_shape(one.name, bound, given)
     kept = zip(dims, bound, given, strict=True)
     named = tuple(dim if isinstance(known, int) else size for dim, known, size in kept)
-    return InputSpec(one.name, given, one.dtype, () if named == given else named)
+    return InputSpec(one.name, given, one.dtype, () if named == given else named, one.drawn)
 
 
 def _check_shape(name: str, dims: Dims, given: Shape) -> None:
@@ -202,16 +248,22 @@ def _check_dims(given: Iterable[str], declared: Declared, left: Iterable[Declare
     names, open_names = _name_inputs(declared.inputs), _name_inputs(left)
     for dim in given:
         if not _heads(dim, names):
-            listed = ", ".join(dict.fromkeys(base_of(name) for name in names)) or "none"
-            text = f"--dim {dim}: no such dimension; the model has {listed}"
-            raise TunerError(_with_note(text, declared.note))
+            raise _unknown(dim, dim, declared)
         if not _heads(dim, open_names):
             raise TunerError(f"--dim {dim}: a --shape says already what it is")
 
 
+def _unknown(dim: str, said: str, declared: Declared) -> TunerError:
+    """That the model has no such dimension, which was said with `--dim`."""
+    names = _name_inputs(declared.inputs)
+    listed = ", ".join(dict.fromkeys(base for name in names for base in bases_of(name))) or "none"
+    text = f"--dim {said}: no such dimension{'' if dim == said else f' as {dim}'}"
+    return TunerError(_with_note(f"{text}; the model has {listed}", declared.note))
+
+
 def _heads(dim: str, names: Iterable[str]) -> bool:
     """Whether one of some dimensions is this one, or named after it."""
-    return any(derive(name, {dim: 1}) is not None for name in names)
+    return any(dim == name or dim in bases_of(name) for name in names)
 
 
 def _check_bounds(declared: Declared, sizes: Mapping[str, int], domain: Domain) -> None:
@@ -246,7 +298,7 @@ def _open_text(name: str, dims: Dims | None, declared: Declared) -> str:
         ways.append(f"give its shape: --shape {name}={sizes}{number}")
     named = [d for d in dims or () if isinstance(d, str) and d.isidentifier()]
     if named:
-        ways.append(f"give the sizes to tune for: --dim {base_of(named[0])}=1..128")
+        ways.append(f"give the sizes to tune for: --dim {bases_of(named[0])[0]}=1..128")
     if not declared.takes_shapes:
         ways.append(_MADE_STATIC)
     shown = "unknown rank" if dims is None else ",".join(map(str, dims))

@@ -30,12 +30,14 @@ class InputSpec:
         shape: all its dimensions; of a model with symbolic ones, for the largest of its shapes.
         dims: the dimensions as they are declared, symbolic ones by name; empty where all are
             known.
+        drawn: the integers that it is drawn from, where the model says which make sense.
     """
 
     name: str
     shape: Shape
     dtype: str
     dims: tuple[int | str, ...] = ()
+    drawn: IntRange | None = None
 
     def at(self, values: Mapping[str, int]) -> InputSpec:
         """The input for one shape.
@@ -88,9 +90,9 @@ def make_inputs(
 ) -> list[np.ndarray[Any, Any]]:
     """A value for each input, in their order; the same for the same seed.
 
-    Floats are standard normal. Integers come from the range given for them, else they are 0 or
-    1, and 1 or 2 where the model divides by them. Files hold one array each. They and arrays are
-    checked.
+    Floats are standard normal. Integers come from the range given for them, else from the one that
+    the model says, else they are 0 or 1, and 1 or 2 where the model divides by them. Files hold one
+    array each. They and arrays are checked.
 
     Args:
         divisors: positions of inputs that are divided by.
@@ -108,7 +110,8 @@ def make_inputs(
             continue
         # Each input has a stream of its own, so naming a file for one changes no other.
         rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
-        arrays.append(_draw(spec, value, rng, _DIVISORS if position in divisors else _SAFE_INTS))
+        usual = spec.drawn or (_DIVISORS if position in divisors else _SAFE_INTS)
+        arrays.append(_draw(spec, value, rng, usual))
     return arrays
 
 

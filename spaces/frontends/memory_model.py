@@ -102,7 +102,7 @@ def _export(program: Any, spec: ModelSpec, example_inputs: Any) -> Any:
     """What `torch.export` makes of a module, all of its shapes as in the examples."""
     import torch
 
-    if spec.dims:
+    if spec.dims or spec.ties:
         raise UsageError(
             "dims: export the torch.nn.Module with dynamic_shapes, and give what "
             "torch.export.export returns; its dimensions are called after input and axis, as x_0"

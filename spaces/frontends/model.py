@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spaces.frontends.declared import ModelKind, ModelSource, resolve
+from spaces.frontends.declared import ModelKind, ModelSource, resolve, tie
 from spaces.frontends.inputs import InputSpec, check_values
 from tuner.dynamic.shapes import Domain, read_weights
 from tuner.errors import TunerError, UsageError
@@ -94,7 +94,7 @@ def import_model(
         TunerError: whatever keeps it from being imported, in one line.
     """
     domain = domain if domain.dims else source.declared.domain
-    inputs = resolve(source.declared, spec.shapes, domain)
+    inputs = resolve(tie(source.declared, spec.ties), spec.shapes, domain)
     check_values(inputs, spec.inputs)
     shapes = domain.shapes()
     module = source.imported(inputs, domain)

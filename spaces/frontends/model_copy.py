@@ -85,7 +85,13 @@ def load_model_copy(directory: Path, model_hash: str = "") -> Model:
     kind: ModelKind = about["kind"]
     path = directory / _FILES[kind]
     inputs = tuple(
-        InputSpec(i["name"], tuple(i["shape"]), i["dtype"], tuple(i.get("dims", ())))
+        InputSpec(
+            i["name"],
+            tuple(i["shape"]),
+            i["dtype"],
+            tuple(i.get("dims", ())),
+            IntRange(*i["drawn"]) if "drawn" in i else None,
+        )
         for i in about["inputs"]
     )
     shapes = from_plain(about.get("shapes", ()))
@@ -134,8 +140,9 @@ def _description(model: Model, values: list[Any]) -> dict[str, Any]:
 
 
 def _describe(spec: InputSpec) -> dict[str, Any]:
-    known = {"name": spec.name, "shape": spec.shape, "dtype": spec.dtype}
-    return {**known, "dims": spec.dims} if spec.dims else known
+    about: dict[str, Any] = {"name": spec.name, "shape": spec.shape, "dtype": spec.dtype}
+    about |= {"dims": spec.dims} if spec.dims else {}
+    return about | ({"drawn": [spec.drawn.low, spec.drawn.high]} if spec.drawn else {})
 
 
 def _copy_values(inputs: Sequence[tuple[str, InputValue]], directory: Path) -> list[Any]:

@@ -14,6 +14,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.symbolic import symbols
 from spaces.lowering.plain_shapes import name_shape, with_plain_inputs
 from tuner.checks import LARGEST
+from tuner.dynamic.derived_names import derive
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError
 
@@ -40,9 +41,11 @@ class ModuleSource:
     torch_program: Any = None
 
     def imported(self, inputs: Sequence[InputSpec], _domain: Domain) -> Any:
-        """The module with those symbols bound that the inputs have as numbers."""
+        """The module with those symbols bound that the inputs have as numbers, or as what follows
+        from others."""
         if tvm_compat.has_relax(self.module):
-            return _bound(self.module, _sizes(self.declared, inputs))
+            known = symbols(self.module["main"])
+            return _bound(self.module, _sizes(self.declared, inputs, known))
         _refuse_empty(inputs)
         return self.module
 
@@ -117,17 +120,27 @@ def _drop_bounds(module: Any) -> Any:
     return result
 
 
-def _sizes(declared: Declared, inputs: Sequence[InputSpec]) -> dict[str, int]:
-    """Values of the symbols that are numbers in the inputs."""
+def _sizes(
+    declared: Declared, inputs: Sequence[InputSpec], known: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values of the symbols that are something else in the inputs.
+
+    Args:
+        known: the symbols, by name.
+    """
     pairs = (
         pair
         for before, after in zip(declared.inputs, inputs, strict=True)
         for pair in zip(before.dims or (), after.dims or after.shape, strict=True)
     )
-    return {dim: size for dim, size in pairs if dim in declared.symbols and isinstance(size, int)}
+    return {
+        dim: size if isinstance(size, int) else derive(size, known)
+        for dim, size in pairs
+        if dim in declared.symbols and size != dim
+    }
 
 
-def _bound(module: Any, sizes: Mapping[str, int]) -> Any:
+def _bound(module: Any, sizes: Mapping[str, Any]) -> Any:
     if not sizes:
         return module
     from tvm import relax

@@ -19,6 +19,7 @@ from spaces.import_check.bounds import coarsest_step, part
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
 from spaces.import_check.plain_code import compile_untuned, target_here
 from spaces.import_check.sources import CannotRun, LeftOpen, find_left_open
+from spaces.ir.element_types import numpy_dtype
 from tuner.errors import TunerError, first_line
 from tuner.runs.import_check import FAULT_FOLDER, ImportCheck, Limits
 from tuner.task import Instance
@@ -57,9 +58,18 @@ def check_import(
         answers = answers_for(model, given, references, limits.seconds)
     except CannotRun as error:
         return replace(_skip(str(error)), model_hash=model.content_hash)
-    check = _Comparison(model, target, limits, started_s + limits.seconds, folder).run(answers)
+    until_s, hint = started_s + limits.seconds, _ask_for_values(model, given)
+    check = _Comparison(model, target, limits, until_s, folder, hint).run(answers)
     spent_s = round(time.process_time() - started_s, 2)
     return replace(check, model_hash=model.content_hash, seconds=spent_s)
+
+
+def _ask_for_values(model: Model, given: Given) -> str:
+    """The flags with which a user says usual values of those inputs that hold integers."""
+    said = {name for name, _ in given}
+    left = [i.name for i in model.inputs if numpy_dtype(i.dtype).kind in "iub"]
+    flags = [f"--input {name}=int:LO..HI" for name in left if name not in said]
+    return f"name usual values: {' '.join(flags)}" if flags else "name usual values with --input"
 
 
 def _skip(why: str) -> ImportCheck:
@@ -74,12 +84,14 @@ class _Comparison:
         limits: Limits,
         until_s: float,
         folder: Path | None,
+        hint: str,
     ) -> None:
         self._target = target_here(target)
         self._model = model
         self._limits = limits
         self._until_s = until_s
         self._folder = folder
+        self._hint = hint
         self._notes: list[str] = []
         self._proto = _proto_of(model)
         self._step = 0.0 if self._proto is None else coarsest_step(self._proto)
@@ -103,7 +115,7 @@ class _Comparison:
                 feeds, want = answers.of(instance, number)
             except CannotRun as error:
                 if not compared and not instance:
-                    return _skip(f"{error}; name usual values with --input")
+                    return _skip(f"{error}; {self._hint}")
                 self._notes.append(f"{_show(instance, number)}: {error}")
                 continue
             said = self._compare(executable, feeds, want, open_)
@@ -112,7 +124,7 @@ class _Comparison:
             compared.append(_show(instance, number))
             longest_s = max(longest_s, time.process_time() - before_s)
         if not compared:
-            return _skip("; ".join(self._notes))
+            return _skip("; ".join([*self._notes, self._hint]))
         said_of = f"as {answers.name} on {len(compared)} inputs"
         return ImportCheck("passed", said_of, tuple(self._notes))
 

@@ -40,7 +40,7 @@ def draw(
         wide_integers: whether integers are wider, too.
     """
     arrays = make_inputs(specs, given, seed=number)
-    said = {name for name, _ in given}
+    said = {name for name, _ in given} | {spec.name for spec in specs if spec.drawn}
     if number == 0:
         return arrays
     return [

@@ -196,7 +196,7 @@ def _solve(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
         if straight is not None and str(straight[0].name) not in known:
             inside, times, plus = straight
             solved.setdefault(inside, tvm.tirx.floordiv(var - plus, times))
-    return solved
+    return {**solved, **_solve_sums(found, known)}
 
 
 def _solve_sums(found: list[tuple[Any, Any]], known: set[str]) -> dict[Any, Any]:
@@ -231,7 +231,7 @@ def _plain(function: Any) -> tuple[Any, list[int]]:
     made = _in_terms_of(function, found) if found else function
     body = made.body
     known = symbols(made)
-    if left := {**_solve(found, set(known)), **_solve_sums(found, set(known))}:
+    if left := _solve(found, set(known)):
         body = structural_map(body, (tvm.ir.Var, lambda var: left.get(var, var)))
     needed = _used(made.params, body)
     unneeded = [i for i in scalars if not any(made.params[i].same_as(v) for v in needed)]

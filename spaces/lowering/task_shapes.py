@@ -8,7 +8,7 @@ from typing import Any
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import is_symbolic, symbols, value_of, variables
 from spaces.lowering.relax_rewrite import tir_calls
-from tuner.dynamic.derived_names import base_of, derive
+from tuner.dynamic.derived_names import bases_of, derive
 from tuner.dynamic.shapes import MOST_SHAPES, merge_shapes, sample_shapes
 from tuner.errors import TunerError
 from tuner.task import Instance, Shapes
@@ -25,7 +25,8 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
         shapes: instances of the model's dimensions.
 
     Returns:
-        At most `tuner.dynamic.shapes.MOST_SHAPES`; empty where the program has no symbols.
+        At most `tuner.dynamic.shapes.MOST_SHAPES`, without those of nothing where there are others;
+        empty where the program has no symbols.
 
     Raises:
         TunerError: a symbol has no value, or one that no shape can have.
@@ -46,7 +47,8 @@ def shapes_of(lowered: Any, name: str, shapes: Shapes) -> Shapes:
         for given in calls:
             pairs = ((symbol, _value(symbol, given, values)) for symbol in own)
             found.append((tuple(sorted(pairs)), weight))
-    return sample_shapes(merge_shapes(tuple(found)), MOST_SHAPES)
+    some = [(instance, weight) for instance, weight in found if all(n for _, n in instance)]
+    return sample_shapes(merge_shapes(tuple(some or found)), MOST_SHAPES)
 
 
 def depending_on_data(lowered: Any, shapes: Shapes) -> frozenset[str]:
@@ -73,7 +75,7 @@ def _value(symbol: str, given: Mapping[str, Any], values: Mapping[str, int]) -> 
     if value is None:
         raise TunerError(
             f"dimension {symbol} has no domain: give the sizes to tune for, "
-            f"--dim {base_of(symbol)}=1..128"
+            f"--dim {bases_of(symbol)[0]}=1..128"
         )
     if value < 0:
         shape = ", ".join(f"{name}={value}" for name, value in values.items())

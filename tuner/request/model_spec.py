@@ -58,6 +58,8 @@ class ModelSpec:
         inputs: values of inputs: a file, an array, or a range of integers to draw from.
         args: keyword arguments for a function that makes the model.
         dims: sizes of each dimension that stays symbolic, ascending.
+        ties: dimensions that follow from others, each with what it is, as people write it:
+            `past + new`.
         weights: file with the weight of each shape, or the weights; None weighs all shapes alike.
         program: the model itself where it came from memory, a `spaces.frontends.model.Model`;
             `source` is then only what people call it.
@@ -71,6 +73,7 @@ class ModelSpec:
     inputs: tuple[tuple[str, InputValue], ...] = ()
     args: tuple[tuple[str, str | int | float], ...] = ()
     dims: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    ties: tuple[tuple[str, str], ...] = ()
     weights: Path | Shapes | None = None
     program: Any = field(default=None, compare=False, repr=False)
 
@@ -80,6 +83,9 @@ class ModelSpec:
         _pairs("inputs", self.inputs, _check_input, _input_text)
         _pairs("args", self.args, _check_argument, str)
         _pairs("dims", self.dims, _check_dimension, _sizes)
+        _pairs("ties", self.ties, checks.tie, str)
+        twice = [(name, f"{name}={value}") for name, value in (*self.dims, *self.ties)]
+        checks.each_once(twice)
         if isinstance(self.weights, str | Path):
             check("weights", str(self.weights), checks.nonempty)
 
@@ -123,6 +129,8 @@ def _check_dimension(name: str, sizes: Any, shown: str) -> None:
     listed = _list(sizes)
     if listed != list(checks.dimension(name, listed, shown)):
         raise UsageError(f"{shown!r} is not in order: give each size once, the smallest first")
+    if listed == [0]:
+        raise UsageError(f"{shown!r}: kernels are made for sizes above 0, name one of these, too")
 
 
 def _list(sizes: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cluster.app.console.parse import dimension
+from cluster.app.console.parse import dimension_or_tie, split_ties
 from tuner.checks import MOST_VALUES, short
 from tuner.dynamic.shapes import weights_of
 from tuner.errors import UsageError, first_line
@@ -39,13 +39,15 @@ def model_spec(source: str, said: Mapping[str, Any]) -> ModelSpec:
     Raises:
         UsageError: a value is invalid.
     """
-    dims = tuple((name, _sizes(name, values)) for name, values in _pairs("dims", said))
+    pairs = ((name, _sizes(name, values)) for name, values in _pairs("dims", said))
+    dims, ties = split_ties(pairs)
     return ModelSpec(
         source,
         shapes=tuple((name, _list(sizes)) for name, sizes in _pairs("shapes", said)),
         inputs=tuple((name, _input(name, value)) for name, value in _pairs("inputs", said)),
         args=_pairs("args", said),
         dims=dims,
+        ties=ties,
         weights=_weights(said.get("weights"), said.get("dims"), dims),
     )
 
@@ -112,9 +114,9 @@ def _whole(value: Any) -> Any:
 
 def _sizes(name: str, values: Any) -> Any:
     """The sizes of a dimension, each once and in order. A single size may be given as it is, and a
-    text is parsed as `--dim` is."""
+    text is parsed as `--dim` is, to what the dimension follows from if it says that."""
     if isinstance(values, str):
-        return dimension(f"{name}={values}")[1]
+        return dimension_or_tie(f"{name}={values}")[1]
     if isinstance(values, int):
         return (values,)
     if not isinstance(values, Iterable):
@@ -180,7 +182,7 @@ def _beside(weights: Any, given: Any, names: Sequence[str]) -> dict[Any, Any]:
     """A list of weights as a dictionary, by the values of the only dimension in the order given."""
     if len(names) != 1 or isinstance(weights, str) or not isinstance(weights, Iterable):
         raise UsageError("weights: give a dictionary of them by the values of the dimensions")
-    ((_, values),) = _pairs("dims", {"dims": given})
+    values = next(v for name, v in _pairs("dims", {"dims": given}) if [name] == names)
     listed, beside = _list(values), list(weights)
     if not isinstance(listed, tuple) or len(listed) != len(beside):
         raise UsageError(f"weights: {len(beside)} of them are not one for each value of {names[0]}")

@@ -55,7 +55,8 @@ def tune(
         shapes: shapes of inputs that are dynamic, `{"x": (1, 3, 224, 224)}`.
         inputs: values of inputs: files, arrays, or ranges of integers to draw from,
             `{"x": "x.npy", "mask": numpy.ones((1, 128), "int64"), "ids": range(30522)}`.
-        dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`.
+        dims: sizes of symbolic dimensions, `{"T": range(1, 129)}`, or what follows from others,
+            `{"all": "past+new"}`.
         weights: weights of these: by size, `{5: 0.2, 24: 1}`, a list in their order, or a file.
         example_inputs: arguments that a `torch.nn.Module` is called with.
         watch: called with the run's progress about twice a second, on the calling thread.

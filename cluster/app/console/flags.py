@@ -173,7 +173,8 @@ def model_flags(command: _F) -> _F:
             "dims",
             metavar="T=1..128",
             multiple=True,
-            help="Sizes of a symbolic dimension to tune for: T=5,24,43 or M=16..2048:16.",
+            help="Sizes of a symbolic dimension to tune for: T=5,24,43 or M=16..2048:16; or "
+            "what it is, where it follows from others: all=past+new.",
         ),
         click.option(
             "--shape",
@@ -200,11 +201,13 @@ def model_spec(
     Raises:
         UsageError: one of them is malformed, or a name is given twice.
     """
+    sizes, ties = parse.split_ties(parse.distinct(dims, parse.dimension_or_tie))
     return ModelSpec(
         source=model,
         shapes=parse.distinct(shapes, parse.shape),
         inputs=parse.distinct(inputs, parse.input_value),
         args=parse.distinct(arguments, parse.argument),
-        dims=parse.distinct(dims, parse.dimension),
+        dims=sizes,
+        ties=ties,
         weights=weights,
     )

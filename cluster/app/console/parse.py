@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tuner import checks
-from tuner.checks import DECIMAL, DIGITS, DIMENSIONS, INPUTS, LARGEST, MOST_VALUES
+from tuner.checks import DECIMAL, DIGITS, DIMENSIONS, INPUTS, LARGEST, MOST_VALUES, TIES
+from tuner.dynamic.dimension_text import name_expression
 from tuner.errors import UsageError
 from tuner.request.model_spec import IntRange
 
 _T = TypeVar("_T")
+_LETTER = re.compile(r"[^\W\d]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _RANGE = re.compile(
     r"(?P<low>N)(?:\.\.(?P<high>N)(?::(?P<step>N))?)?".replace("N", r"-?[0-9]{1,10}")
@@ -43,8 +45,8 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
             raise UsageError(f"{text!r} is no dimension: {DIMENSIONS}")
         low = int(match["low"])
         high, step = int(match["high"] or low), int(match["step"] or 1)
-        if not 1 <= low <= LARGEST or not 1 <= high <= LARGEST:
-            raise UsageError(f"{text!r} has a size outside 1 to {LARGEST}")
+        if not 0 <= low <= LARGEST or not 0 <= high <= LARGEST:
+            raise UsageError(f"{text!r} has a size outside 0 to {LARGEST}")
         if high < low or step < 1:
             raise UsageError(f"{text!r} is an empty range: {DIMENSIONS}")
         if (high - low) // step >= MOST_VALUES:
@@ -55,11 +57,30 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
     return name.strip(), checks.dimension(name, list(values), text)
 
 
+def dimension_or_tie(text: str) -> tuple[str, tuple[int, ...] | str]:
+    """The same, or name and text of a dimension that follows from others: `all=past+new`."""
+    name, equals, value = text.partition("=")
+    if not (equals and _LETTER.search(value)):
+        return dimension(text)
+    if name_expression(value) is None:
+        raise UsageError(f"{text!r} is no dimension: {TIES}")
+    return name.strip(), checks.tie(name, value.strip(), text)
+
+
+def split_ties(dims: Iterable[tuple[str, Any]]) -> tuple[tuple[tuple[str, Any], ...], ...]:
+    """Dimensions with sizes, and those that are a text."""
+    found = tuple(dims)
+    ties = tuple((name, value) for name, value in found if isinstance(value, str))
+    return tuple((name, value) for name, value in found if not isinstance(value, str)), ties
+
+
 def size(text: str) -> tuple[str, tuple[int]]:
     """Name and one size of a symbolic dimension: `T=16`."""
     name, equals, number = text.partition("=")
     if not (equals and name.strip() and DIGITS.fullmatch(number.strip())):
         raise UsageError(f"{text!r} is no size of a dimension: write for example T=16")
+    if not int(number):
+        raise UsageError(f"{text!r} has a size outside 1 to {LARGEST}")
     return name.strip(), (checks.dimension(name, [int(number)], text)[0],)
 
 

@@ -52,7 +52,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.element_types import numpy_dtype
 from spaces.ir.symbolic import NO_VALUES, text_of
 from spaces.lowering.relax_rewrite import constant
-from tuner.dynamic.derived_names import base_of, derive
+from tuner.dynamic.derived_names import bases_of, derive
 from tuner.errors import TunerError, first_line
 
 _ODD = re.compile(r"\W")
@@ -77,7 +77,7 @@ def graph_module(
 
     Returns:
         A module with a function "main", and what it requires of its sizes: it looks at that itself
-        when it is run. Dimensions of its inputs that are named after a symbol are expressions.
+        when it is run. Dimensions of its inputs that are named after symbols are expressions.
 
     Raises:
         TunerError: a node cannot be imported.
@@ -85,7 +85,7 @@ def graph_module(
     from tvm import tirx
 
     check_inputs(inputs)
-    names = {base_of(d) for spec in inputs for d in spec.dims if isinstance(d, str)}
+    names = {n for i in inputs for d in i.dims if isinstance(d, str) for n in bases_of(d)}
     known = {name: tirx.Var(name, "int64") for name in sorted(names)}
     exact = {n: v // multiples[n] * multiples[n] for n, v in known.items() if n in multiples}
     functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
@@ -117,7 +117,7 @@ def _write_main(
     with graph.builder.function("main", [*params.values()]):
         for spec in inputs:
             given = params[spec.name]
-            if any(isinstance(d, str) and base_of(d) in exact for d in spec.dims):
+            if any(isinstance(d, str) and {*bases_of(d)} & {*exact} for d in spec.dims):
                 dims = _dims(spec, {**known, **exact})
                 given = graph.builder.match_cast(given, relax.TensorType(dims, spec.dtype))
             params[spec.name] = given

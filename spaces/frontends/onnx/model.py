@@ -11,6 +11,7 @@ from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.contributed.length_masks import ONES, find_length_masks
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.converters.wide_sums import accumulate_wide
 from spaces.frontends.onnx.dimension_names import name_dimensions
@@ -28,7 +29,7 @@ from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import NO_VALUES, value_of
 from spaces.lowering.plain_shapes import with_plain_inputs
-from tuner.dynamic.derived_names import base_of
+from tuner.dynamic.derived_names import bases_of
 from tuner.dynamic.shapes import NO_DOMAIN, Domain
 from tuner.errors import TunerError, first_line
 from tuner.files.model_file import check_file
@@ -200,7 +201,7 @@ def _read_declared(proto: Any) -> Declared:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
-    names = _dim_names(proto)
+    names, masks = _dim_names(proto), find_length_masks(proto.graph)
     inputs = []
     for value in proto.graph.input:
         if value.name in weights:
@@ -210,9 +211,11 @@ def _read_declared(proto: Any) -> Declared:
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise TunerError(f"input {value.name} holds strings, which are not supported")
         dtype = str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-        inputs.append(DeclaredInput(value.name, dtype, _read_shape(value, names)))
+        drawn = ONES if value.name in masks else None
+        inputs.append(DeclaredInput(value.name, dtype, _read_shape(value, names), drawn))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
-    return Declared(tuple(inputs), tuple(dict.fromkeys(map(base_of, named))))
+    symbols = dict.fromkeys(base for name in named for base in bases_of(name))
+    return Declared(tuple(inputs), tuple(symbols))
 
 
 def _read_shape(value: Any, names: Mapping[str, str]) -> Dims | None:

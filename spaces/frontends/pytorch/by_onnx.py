@@ -16,7 +16,6 @@ from spaces.frontends.onnx.model import OnnxSource, read_onnx_proto
 from spaces.frontends.pytorch.dims import NAMES_NOTE, with_named_symbols
 from spaces.frontends.quiet_import import hush
 from tuner.checks import LARGEST
-from tuner.dynamic.derived_names import base_of
 from tuner.errors import TunerError
 
 
@@ -41,8 +40,8 @@ def read_by_onnx(
     except TunerError:
         raise refused from None
     bounds = _bounds(program)
-    if not {base_of(dim) for dim in source.declared.symbols} <= {*bounds}:
-        raise refused  # a dimension is no expression of one symbol
+    if not {*source.declared.symbols} <= {*bounds}:
+        raise refused  # a dimension is no such expression of symbols as has a name
     said = replace(source.declared, bounds=bounds, note="" if kept else NAMES_NOTE)
     declared = with_named_symbols(said, kept, path)
     return replace(source, kind="torch", path=path, file=file, declared=declared)

@@ -19,7 +19,7 @@ from typing import Any
 from spaces.frontends.declared import Declared
 from spaces.ir import tvm_compat
 from spaces.ir.symbolic import is_symbolic, symbols, variables
-from tuner.dynamic.derived_names import base_of
+from tuner.dynamic.derived_names import bases_of, rename
 from tuner.errors import TunerError
 
 NAMES_FILE = "dims.json"
@@ -92,7 +92,7 @@ def with_named_symbols(declared: Declared, kept: Mapping[str, str], path: Path) 
         TunerError: the names do not fit its dimensions.
     """
     dims = [
-        (f"{one.name}_{axis}", [base_of(dim)], dim == base_of(dim))
+        (f"{one.name}_{axis}", [*bases_of(dim)], bases_of(dim) == (dim,))
         for one in declared.inputs
         for axis, dim in enumerate(one.dims or ())
         if isinstance(dim, str)
@@ -100,7 +100,7 @@ def with_named_symbols(declared: Declared, kept: Mapping[str, str], path: Path) 
     called = _name_symbols(_places(dims), kept, path)
 
     def new(dim: int | str) -> int | str:
-        return dim if isinstance(dim, int) else called[base_of(dim)] + dim[len(base_of(dim)) :]
+        return dim if isinstance(dim, int) else rename(dim, called)
 
     inputs = (replace(i, dims=i.dims and tuple(map(new, i.dims))) for i in declared.inputs)
     bounds = {called[dim]: bound for dim, bound in declared.bounds.items() if dim in called}

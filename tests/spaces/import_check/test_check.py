@@ -16,6 +16,7 @@ from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, find_left_open, onnx_source
 from spaces.targets.target import resolve_target
 from tests.spaces.frontends.onnx.beside_onnxruntime import TARGET, parsed
+from tests.spaces.frontends.onnx.language_models import llama
 from tests.spaces.frontends.onnx.packed_networks import product
 from tuner.request.model_spec import ModelSpec
 from tuner.runs.import_check import ImportCheck, Limits
@@ -243,3 +244,23 @@ def test_who_cannot_run_a_model_says_why() -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> f (float[2] x) => (float[2] y) { y = Nope (x) }'
     with pytest.raises(CannotRun, match="Nope"):
         onnx_source(parsed(text), ["x"])
+
+
+def test_a_source_that_takes_no_drawn_integers_asks_for_usual_ones(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    rows (int64[6] i, int64[6] other) => (float[6, 3] y, int64[6] z) {
+        y = Gather (table, i) z = Identity(other)
+    }
+    """
+    proto = parsed(text, table=np.ones((1, 3), np.float32))
+    check = checked(model_of(proto, tmp_path))
+    assert check.state == "skipped"
+    assert check.said.endswith("name usual values: --input i=int:LO..HI --input other=int:LO..HI")
+
+
+def test_a_mask_whose_sum_is_a_length_needs_no_values(tmp_path: Path) -> None:
+    dims = (("b", (1,)), ("p", (0, 5)), ("s", (1, 4)))
+    ties = (("t", "p + s"),)
+    check = checked(model_of(llama(1), tmp_path, dims=dims, ties=ties))
+    assert (check.state, check.notes) == ("passed", ())

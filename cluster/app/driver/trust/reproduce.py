@@ -12,7 +12,7 @@ from spaces.design_space.realize import realize
 from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.toolchain import toolchain_fingerprint
 from tuner.candidate import Candidate
-from tuner.dynamic.derived_names import base_of, derive, text_of_name
+from tuner.dynamic.derived_names import bases_of, derive, text_of_name
 from tuner.dynamic.dispatch_tree import pick
 from tuner.dynamic.kernel_set import KernelSet
 from tuner.dynamic.shapes import Dims
@@ -79,10 +79,11 @@ def _on(
     given = {dim: sizes[0] for dim, sizes in shape}
     dims = [dim for dim, _ in task.shapes[0][0]] if task.shapes else []
     found = [(dim, size) for dim in dims if (size := derive(dim, given)) is not None]
-    strange = given.keys() - {*dims, *map(base_of, dims)}
+    bases = dict.fromkeys(base for dim in dims for base in bases_of(dim))
+    strange = given.keys() - {*dims, *bases}
     if chosen is None or len(found) < len(dims) or strange:
         names = ", ".join(map(text_of_name, dims)) or "no symbolic dimension"
-        of = ", ".join(dict.fromkeys(map(base_of, dims)))
+        of = ", ".join(bases)
         each = f": give one size of each of {of}" if of else ""
         raise TunerError(f"--shape: {task.name} has {names}{each}")
     wanted = tuple(sorted(found))

@@ -113,7 +113,7 @@ def test_an_array_stands_for_the_file_of_it(tmp_path: Path) -> None:
         ({"inputs": {"x": range(0)}}, "names no .npy file"),
         ({"dims": {"T": range(1, 10**12)}}, "'T' has more than 65536 values"),
         ({"dims": {"T": ["a", 1]}}, "'T=a,1' is no dimension"),
-        ({"dims": {"T": "one"}}, "'T=one' is no dimension"),
+        ({"dims": {"T": "one two"}}, "'T=one two' is no dimension"),
         ({"dims": {"T": True}}, "is no dimension"),
         ({"weights": {5: 1}}, "weights: no dims"),
         ({"dims": {"T": [5]}, "weights": {(5, 1): 1}}, "'(5, 1)' has not a value for each"),

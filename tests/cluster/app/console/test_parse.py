@@ -58,6 +58,14 @@ def test_dimensions() -> None:
     assert parse.dimension(" T = 7 ") == ("T", (7,))
 
 
+def test_a_dimension_may_be_none_at_times_and_follow_from_others() -> None:
+    assert parse.dimension_or_tie("past=0..2") == ("past", (0, 1, 2))
+    assert parse.dimension_or_tie(" all = past + 2*new") == ("all", "past + 2*new")
+    assert parse.split_ties([("T", (1,)), ("all", "T+n")]) == ((("T", (1,)),), (("all", "T+n"),))
+    with pytest.raises(UsageError, match=r"'T=1\.\.N' is no dimension: .*, or all=past\+new"):
+        parse.dimension_or_tie("T=1..N")
+
+
 def test_a_size_of_a_dimension() -> None:
     assert parse.size("T=16") == ("T", (16,))
     assert parse.size(" T = 7 ") == ("T", (7,))
@@ -135,7 +143,7 @@ BAD: list[tuple[Callable[[str], Any], list[str]]] = [
     ),
     (
         parse.dimension,
-        ["T=0", "T=-1", "T=0..8", "T=1..0", "T=9..1", "T=1..9:0", "T=1..9:-1", "T=5:2", "T=1:"],
+        ["T=-1", "T=-1..8", "T=1..0", "T=9..1", "T=1..9:0", "T=1..9:-1", "T=5:2", "T=1:"],
     ),
     (
         parse.dimension,
