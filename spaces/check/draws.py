@@ -129,7 +129,7 @@ def _draw(
     if arg.sorted:
         drawn = np.sort(drawn, axis=None).reshape(arg.shape)
         if values.shuffled:
-            where = random.choice(drawn.size, drawn.size // _EDGE_SHARE, replace=False)
+            where = random.choice(drawn.size, drawn.size // (8 * _EDGE_SHARE), replace=False)
             drawn.reshape(-1)[np.sort(where)] = drawn.reshape(-1)[where]
     if not arg.bound:
         edges = (*_integer_limits(arg, 0), min(max(0, low), high), low, high)

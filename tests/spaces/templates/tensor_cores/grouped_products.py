@@ -57,10 +57,10 @@ def weighted(s: Sizes) -> Any:
 
 
 PROGRAMS: Programs = {
-    "NN": (narrow, (Sizes(333, 136, 72, 3), Sizes(70, 264, 40, 64))),
-    "NT": (turned, (Sizes(333, 72, 136, 8), Sizes(150, 136, 64, 1))),
     "weighted": (weighted, (Sizes(200, 72, 40, 8),)),
     "one row": (turned, (Sizes(1, 264, 136, 8),)),
+    "NN": (narrow, (Sizes(333, 136, 72, 3), Sizes(70, 264, 40, 64))),
+    "NT": (turned, (Sizes(333, 72, 136, 8), Sizes(150, 136, 64, 1))),
     "odd NN": (narrow, (Sizes(77, 75, 131, 3),)),
     "odd NT": (turned, (Sizes(130, 71, 77, 5),)),
     "open rows": (turned, (Sizes("m", 136, 72, 5), Sizes("m", 72, 40, 64))),
