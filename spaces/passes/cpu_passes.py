@@ -13,6 +13,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.byte_floats import with_exact_conversions
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
+from spaces.passes.bf16.arithmetic import with_wide_arithmetic
 from spaces.passes.bf16.dots import with_pair_dots
 from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
@@ -59,6 +60,8 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     # Divisions by a value that all lanes share become products, and exponentials arithmetic.
     with_reciprocals,
     vectorised_math,
+    # TVM's own arithmetic of bfloat16 does not reach into what these bind.
+    with_wide_arithmetic,
 )
 """The passes in order, each from a PrimFunc to one that computes the same. TVM's passes follow, and
 then `spaces.passes.stack_alloc.on_stack`, which `VERSION` covers too."""

@@ -5,7 +5,7 @@ wide the vectors are. `vectorised_math` writes them out. It belongs right before
 (`spaces.passes.cpu_passes`): the check of a candidate's output then sees these formulas' errors.
 
 All rest on one range reduction: `exp(x) = 2**n * (1 + p)` with `n = round(x / ln 2)` and `p` a
-polynomial in the remainder. For float32 (float16 goes through it), with NaN giving NaN:
+polynomial in the remainder. For float32 (halves go through it), with NaN giving NaN:
 
     exp      within 2 units in the last place; 0 below -87.3 (no subnormals), inf from 88.73
     tanh     within 4 units in the last place
@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from spaces.ir.element_types import HALVES, WIDE
 
 # Fitted so that the largest relative error is least: of expm1 on [-ln(2)/2, ln(2)/2] as
 # r + r**2 * P(r), and of erf on [0, 4] as 1 - exp(-x * Q(x)). Lowest power first.
@@ -69,11 +71,9 @@ def vectorised_math(function: Any) -> Any:
 
 def _through_float32(call: Any, formula: Callable[[Any], Any]) -> Any:
     dtype, argument = str(call.ty.dtype), call.args[0]
-    if dtype == "float32":
+    if dtype == WIDE:
         return formula(argument)
-    if dtype == "float16":
-        return formula(argument.astype("float32")).astype("float16")
-    return call
+    return formula(argument.astype(WIDE)).astype(dtype) if dtype in HALVES else call
 
 
 def _exp(x: Any) -> Any:

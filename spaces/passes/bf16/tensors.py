@@ -12,7 +12,7 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 
 BF16 = "bfloat16"
-_BITS = "uint16"
+BITS = "uint16"
 
 
 def list_allocated(function: Any) -> tuple[list[Any], list[Any]]:
@@ -29,7 +29,7 @@ def list_allocated(function: Any) -> tuple[list[Any], list[Any]]:
         found.extend(b for b in node.alloc_buffers if str(b.dtype) == BF16)
 
     def store(node: Any) -> None:
-        if str(node.buffer.dtype) == BF16 and _bits_of(node.value) is None:
+        if str(node.buffer.dtype) == BF16 and bits_of(node.value) is None:
             computed.append(node.buffer)
 
     tvm_ffi.structural_walk(function.body, [(tvm.s_tir.SBlock, block), (tirx.BufferStore, store)])
@@ -48,7 +48,7 @@ def with_bits(function: Any, tensors: Sequence[Any]) -> Any:
     from tvm import tirx
     from tvm_ffi import structural_mutate
 
-    made = [(t, tirx.decl_buffer(t.shape, _BITS, str(t.name), scope=t.scope())) for t in tensors]
+    made = [(t, tirx.decl_buffer(t.shape, BITS, str(t.name), scope=t.scope())) for t in tensors]
 
     def of(tensor: Any) -> Any:
         return next((bits for known, bits in made if known.same_as(tensor)), tensor)
@@ -73,7 +73,7 @@ def with_bits(function: Any, tensors: Sequence[Any]) -> Any:
 
     def call(node: Any, mutator: Any) -> Any:
         inside = mutator.default_mutate(node)
-        if not _is_reinterpreted(inside) or not _is_reinterpreted(inside.args[0]):
+        if not is_reinterpreted(inside) or not is_reinterpreted(inside.args[0]):
             return inside
         return tirx.reinterpret(str(inside.ty.dtype), inside.args[0].args[0])
 
@@ -81,36 +81,39 @@ def with_bits(function: Any, tensors: Sequence[Any]) -> Any:
         bits = of(node.buffer)
         if bits.same_as(node.buffer):
             return mutator.default_mutate(node)
-        return tirx.BufferStore(bits, mutator.mutate(_bits_of(node.value)), node.indices)
+        return tirx.BufferStore(bits, mutator.mutate(bits_of(node.value)), node.indices)
 
     kinds = [(tvm.s_tir.SBlock, block), (tvm.ir.TensorLoad, load), (tvm.ir.Call, call),
              (tirx.BufferStore, store)]  # fmt: skip
     return function.with_body(structural_mutate(function.body, kinds))
 
 
-def _bits_of(value: Any) -> Any:
-    """The bits of an element that is copied or constant, or of a choice among such; None of one
-    that is computed."""
+def bits_of(value: Any) -> Any:
+    """The bits of an element that is copied, constant or made of bits, or of a choice among such;
+    None of one that is computed."""
     import numpy as np
     from tvm import ir, tirx
 
     from spaces.ir.element_types import numpy_dtype
 
     if isinstance(value, tirx.FloatImm):
-        bits = np.array(value.value).astype(numpy_dtype(BF16)).view(_BITS)
-        return tirx.const(int(bits), _BITS)
+        bits = np.array(value.value).astype(numpy_dtype(BF16)).view(BITS)
+        return tirx.const(int(bits), BITS)
+    if is_reinterpreted(value):
+        return value.args[0]
     if isinstance(value, ir.TensorLoad):
-        return tirx.reinterpret(_BITS, value)
+        return tirx.reinterpret(BITS, value)
     if isinstance(value, tirx.Select):
-        chosen = [_bits_of(side) for side in (value.true_value, value.false_value)]
+        chosen = [bits_of(side) for side in (value.true_value, value.false_value)]
         return None if any(c is None for c in chosen) else tirx.Select(value.condition, *chosen)
     if isinstance(value, ir.Call) and tvm_compat.operator_name(value) == tvm_compat.IF_THEN_ELSE:
-        chosen = [_bits_of(side) for side in value.args[1:]]
+        chosen = [bits_of(side) for side in value.args[1:]]
         return None if any(c is None for c in chosen) else tirx.if_then_else(value.args[0], *chosen)
     return None
 
 
-def _is_reinterpreted(value: Any) -> bool:
+def is_reinterpreted(value: Any) -> bool:
+    """Whether an expression is the bits of another."""
     from tvm import ir
 
     return isinstance(value, ir.Call) and tvm_compat.operator_name(value) == "tirx.reinterpret"

@@ -114,6 +114,18 @@ def halves() -> Any:
     return te.create_prim_func([a, b, made], index_dtype_override="int64")
 
 
+def gate() -> Any:
+    from tvm import te, tirx
+
+    x = te.placeholder((40, 70), "bfloat16", name="x")
+
+    def element(*at: Any) -> Any:
+        real = x[at].astype("float32")
+        return (real * tirx.sigmoid(real)).astype("bfloat16")
+
+    return te.create_prim_func([x, te.compute(x.shape, element)], index_dtype_override="int64")
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -124,6 +136,7 @@ PROGRAMS = {
     "padded_weight": padded_weight,
     "bytes_as_floats": bytes_as_floats,
     "halves": halves,
+    "gate": gate,
 }
 
 
