@@ -30,12 +30,16 @@ import numpy as np
 
 from benchmarks.command import Rows, cores_of, say, workplace
 from benchmarks.coverage.latency import tune_file
+from benchmarks.coverage.made import write_calls
 from benchmarks.coverage.side import race_sides
 from benchmarks.encoder import DrawnGraph, encoder
 from benchmarks.figures import ratio, spread, summed_up
+from tests.spaces.frontends.onnx.quantizing_tools import Tool, plainly, statically
 from tuner.errors import TunerError
 
-FORMS = ("QDQ", "QOperator")
+FORMS: Mapping[str, Tool] = MappingProxyType(
+    {form: statically(form, "QUInt8", per_channel=True) for form in ("QDQ", "QOperator")}
+)
 _CALIBRATED = 4
 _ROUNDS = 20
 _PEERS = ("onnxruntime", "openvino")
@@ -141,7 +145,7 @@ def _row(
     row: dict[str, Any] = {"name": name, "ratio": None}
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        write_network(network, form, folder)
+        write_network(network, FORMS[form], folder)
         try:
             run = runs / name.replace(" ", "-")
             row |= tune_file(folder, run, target, options.time_budget)
@@ -158,51 +162,22 @@ def _row(
     return row
 
 
-def write_network(network: Any, form: str, folder: Path) -> None:
+def write_network(network: Any, tool: Tool, folder: Path, within: float = 1e-3) -> None:
     """Write a network of bytes as a file, with what it is called with and what it gives.
 
     Args:
-        network: an ONNX model of floats with one input.
-        form: one of `FORMS`.
+        network: an ONNX model of floats with one input, all its sizes known.
+        within: see `write_calls`.
     """
     import onnx
-    import onnxruntime
 
     whole, path = folder / "whole.onnx", folder / "model.onnx"
     onnx.save(network, whole)
     rng = np.random.default_rng(0)
     shape = [dim.dim_value for dim in network.graph.input[0].type.tensor_type.shape.dim]
-    drawn = [rng.standard_normal(shape).astype("float32") for _ in range(_CALIBRATED + 1)]
-    quantize(whole, path, form, drawn[1:])
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(path), options)
-    (found,) = session.run(None, {"x": drawn[0]})
-    np.savez(folder / "samples.npz", **{"0 in x": drawn[0], "0 out 0": found})
-    about = {"inputs": ["x"], "samples": [{}], "tuned": {}}
-    (folder / "about.json").write_text(json.dumps(about))
-
-
-def quantize(whole: Path, into: Path, form: str, calibrated: list[Any]) -> None:
-    """Write a network of floats as one of bytes, calibrated by some inputs `x`."""
-    from onnxruntime.quantization import (
-        CalibrationDataReader,
-        QuantFormat,
-        QuantType,
-        quantize_static,
-    )
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._left = list(calibrated)
-
-        def get_next(self) -> dict[str, Any] | None:
-            return {"x": self._left.pop()} if self._left else None
-
-    quantize_static(
-        whole, into, Reader(), quant_format=QuantFormat[form], per_channel=True,
-        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
-    )  # fmt: skip
+    drawn = [{"x": rng.standard_normal(shape).astype("float32")} for _ in range(_CALIBRATED + 1)]
+    tool(whole, path, drawn[1:])
+    write_calls(folder, drawn[:1], [plainly(onnx.load(path), drawn[0])], within=within)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 
 Each network is made with random weights and exported by PyTorch, in a process of its own; another
 one imports and compiles it without any schedule, and compares it with what PyTorch computed: those
-with open dimensions at up to 30 sizes (1, 2, primes, the ends, beyond the range). An `error` is
+with open dimensions at up to 30 sizes (1, 2, primes, the ends, beyond the range). Quantized files,
+see `benchmarks.coverage.quantized`, are compared with what onnxruntime computed. An `error` is
 relative to the largest element. Failures stay in the table; `benchmarks/COVERAGE.md` is made of it.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 from benchmarks.coverage.convolutions import CONVOLUTIONS
 from benchmarks.coverage.networks import NETWORKS, OPEN
 from benchmarks.coverage.page import page, read_unseen
+from benchmarks.coverage.quantized import FILES
 from benchmarks.machine import about
 
 _ROOT = Path(__file__).parents[2]
@@ -43,10 +45,11 @@ def main() -> None:
     options = parser.parse_args()
     known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     rows: dict[str, dict[str, Any]] = known.get("rows", {})
-    for name in NETWORKS:
+    for name in (*NETWORKS, *FILES):
         if not fnmatch.fnmatchcase(name, options.only):
             continue
-        for how in options.how.split(",") if name in OPEN else ["dynamo"]:
+        hows = ["dynamo"] if name in NETWORKS else ["file"]
+        for how in options.how.split(",") if name in OPEN else hows:
             if how in rows.setdefault(name, {}):
                 continue
             rows[name][how] = _row(name, how)
@@ -59,7 +62,7 @@ def main() -> None:
         tested = json.loads(_OPERATORS.read_text()) if _OPERATORS.exists() else None
         kinds = frozenset(OPEN), frozenset(CONVOLUTIONS)
         unseen = read_unseen(_LATENCIES.parent)
-        _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS), tested, unseen))
+        _PAGE.write_text(page(rows, raced, *kinds, len(NETWORKS) + len(FILES), tested, unseen))
 
 
 def _row(name: str, how: str) -> dict[str, Any]:

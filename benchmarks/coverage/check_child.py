@@ -1,4 +1,4 @@
-"""Imports and compiles one exported network, and compares it with what PyTorch computed:
+"""Imports and compiles one exported network, and compares it with what it should compute:
 `python -m benchmarks.coverage.check_child FOLDER`. It prints one line of JSON."""
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ def _checked(folder: Path) -> dict[str, Any]:
     target = resolve_target("llvm")
     lowered = lower(model.module, target)
     tasks = extract(lowered, target, None, model.shapes)
+    compared = _compared(lowered, target, model, about, folder)
+    row = {"tasks": len(tasks), **compared}
+    if "within" in about:  # compared with onnxruntime, as the check of the import would be
+        return {**row, "within": about["within"]}
     limits = Limits(_CHECK_S, psutil.virtual_memory().available)
     check = check_import(model, target, (), limits)
     told = {name: check.to_json()[name] for name in ("state", "said", "notes", "seconds")}
-    compared = _compared(lowered, target, model, about, folder)
-    return {"tasks": len(tasks), **compared, "import": told}
+    return {**row, "import": told}
 
 
 def dims_of(tuned: Any, path: Path) -> tuple[tuple[str, tuple[int, ...]], ...]:

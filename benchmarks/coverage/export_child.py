@@ -1,7 +1,8 @@
 """Makes one network, and exports it: `python -m benchmarks.coverage.export_child NAME HOW FOLDER`.
 
 It writes `model.onnx` or `model.pt2`, and `samples.npz`: inputs, and the outputs that PyTorch
-computes of them, at each size that is tried. HOW is `dynamo`, `tracing` or `archive`.
+computes of them, at each size that is tried. HOW is `dynamo`, `tracing` or `archive`, or `file` of
+those of `benchmarks.coverage.quantized`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from benchmarks.coverage.made import Made
 from benchmarks.coverage.networks import TIMED
+from benchmarks.coverage.quantized import FILES
 
 _AFFINE = re.compile(r"(?:(\d+)\*)?(\w+)(?: \+ (\d+))?")
 
@@ -28,6 +30,9 @@ def main() -> None:
     """One network, one exporter."""
     name, how, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     warnings.filterwarnings("ignore")
+    if how == "file":
+        FILES[name](folder)
+        return
     _let_torchvision_be_imported()
     import torch
 

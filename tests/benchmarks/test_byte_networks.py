@@ -16,7 +16,7 @@ OPERATOR = {"QDQ": "DequantizeLinear", "QOperator": "QLinearConv"}
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_network_is_written_with_what_it_gives(form: str, tmp_path: Path) -> None:
-    write_network(resnet50(32, (1, 1)), form, tmp_path)
+    write_network(resnet50(32, (1, 1)), FORMS[form], tmp_path)
     operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
     assert operators.count(OPERATOR[form]) >= 9, "a stem and two blocks of four convolutions"
     about = json.loads((tmp_path / "about.json").read_text())

@@ -63,6 +63,20 @@ def test_failures_stay_on_the_page() -> None:
     assert "wrong at 1 of 9 sizes" in text
 
 
+def test_quantized_files_have_limits_of_their_own() -> None:
+    rows = {
+        name: {"file": {**RIGHT, "error": error, "within": within}}
+        for name, error, within in (("bytes", 0.02, 0.05), ("bits", 0.02, 1e-3))
+    }
+    odd = {"odd": {"file": {"refused": "/a/model.pt2: the importer does not know operator odd"}}}
+    text = page({**rows, **odd}, {}, frozenset(), frozenset(), 3)
+    assert "Quantized files: 1 of 3" in text
+    assert "| bytes | 3 | right, 2e-02 | 0.05 |" in text
+    assert "| bits | 3 | wrong by 2e-02 | 0.001 |" in text
+    assert "| odd |  | refused: pt2: the importer does not know operator odd |" in text
+    assert "All dimensions known: 0 of 0" in text
+
+
 def test_what_a_minute_gives_is_told_with_a_prior_and_without() -> None:
     def row(ours: float) -> dict[str, Any]:
         return {**raced(only=sides(ours, 2, 4)), "time_budget": "60s", "tasks": 9, "trials": 70}

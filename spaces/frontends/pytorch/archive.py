@@ -36,6 +36,9 @@ def read_archive(path: Path) -> Any:
     holds_program = _holds_program(path)
     try:
         with hush():
+            # Registers `quantized_decomposed`, which archives of quantized networks call.
+            from torch.ao.quantization.fx import _decomposed  # noqa: F401
+
             return torch.export.load(str(path))
     except Exception as error:  # torch raises many kinds on archives that are broken or foreign
         reason = _unreadable(path, error) if holds_program else _NO_PROGRAM

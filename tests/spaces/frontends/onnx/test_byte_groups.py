@@ -15,7 +15,7 @@ from tests.spaces.frontends.onnx.beside_onnxruntime import (
     number_of_programs,
     parsed,
 )
-from tests.spaces.frontends.onnx.test_quantizing_tools import plainly
+from tests.spaces.frontends.onnx.quantizing_tools import plainly
 
 pytestmark = pytest.mark.tvm
 

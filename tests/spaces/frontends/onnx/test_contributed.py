@@ -15,6 +15,7 @@ from spaces.frontends.model import load_model
 from spaces.frontends.onnx.contributed.registry import is_contributed, list_contributed
 from tests.spaces.frontends.onnx import test_exported_networks as exported
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, compare, parsed, refusal
+from tests.spaces.frontends.onnx.quantizing_tools import optimised
 from tuner.errors import TunerError
 from tuner.request.model_spec import ModelSpec
 
@@ -324,16 +325,6 @@ def test_what_its_optimiser_makes_of_exported_networks(name: str, tmp_path: Path
     optimised(exported.file_of(name), file, "ORT_ENABLE_EXTENDED")
     assert any(map(is_contributed, onnx.load(file).graph.node))
     exported.check(file)
-
-
-def optimised(source: Path, into: Path, level: str) -> None:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.optimized_model_filepath = str(into)
-    onnxruntime.InferenceSession(str(source), options)
 
 
 def test_a_file_for_one_machine_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.spaces.frontends.onnx.beside_onnxruntime import (
-    Array,
-    Feeds,
-    compare,
-    lowered,
-    parsed,
-)
+from tests.spaces.frontends.onnx.beside_onnxruntime import Array, compare, lowered, parsed
 from tests.spaces.frontends.onnx.language_models import llama, step
+from tests.spaces.frontends.onnx.quantizing_tools import TOOLS, exactly, in_blocks, plainly
 from tests.spaces.frontends.onnx.test_packed_weights import constant_bytes
 
 pytestmark = pytest.mark.tvm
@@ -26,36 +21,6 @@ long = pytest.mark.long
 RNG = np.random.default_rng(0)
 CALLS = ((5, 0, 1), (1, 5, 2), (3, 4, 1), (1, 16, 1))
 """New rows, those of before, and how many in a batch."""
-
-
-def exactly(proto: Any, feeds: Feeds) -> Sequence[Array]:
-    """By onnxruntime, without rows that are rounded to 8 bits where a file says nothing of it."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
-    found: Sequence[Array] = session.run(None, dict(feeds))
-    return found
-
-
-def in_blocks(proto: Any, algorithm: str = "", form: str = "QOperator", **said: Any) -> Any:
-    """A model with weights of few bits in blocks of 32."""
-    from onnxruntime.quantization import QuantFormat
-    from onnxruntime.quantization import matmul_nbits_quantizer as tool
-
-    given: dict[str, Any] = {"quant_format": QuantFormat[form], "block_size": 32, **said}
-    if algorithm == "HQQ":
-        given = {"algo_config": tool.HQQWeightOnlyQuantConfig(block_size=32)}
-    elif algorithm:
-        names = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
-        each = {n: {"bits": 4, "group_size": 32, "scheme": "asym"} for n in names}
-        config = getattr(tool, f"{algorithm}WeightOnlyQuantConfig")
-        given = {"algo_config": config(customized_weight_config=each)}
-    quantizer = tool.MatMulNBitsQuantizer(proto, **given)
-    quantizer.process()
-    return quantizer.model.model
 
 
 TABLES = {"op_types_to_quantize": ("MatMul", "Gather")}
@@ -131,41 +96,6 @@ def network(kind: str) -> tuple[Any, dict[str, Array]]:
     return proto, {"x": drawn(2, 6, 16)}
 
 
-def statically(form: str, **said: Any) -> Callable[[Path, Path, Feeds], None]:
-    def quantize(source: Path, into: Path, feeds: Feeds) -> None:
-        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
-
-        class Once(CalibrationDataReader):  # type: ignore[misc]
-            def __init__(self) -> None:
-                self.left = [dict(feeds)]
-
-            def get_next(self) -> dict[str, Array] | None:
-                return self.left.pop() if self.left else None
-
-        quantize_static(source, into, Once(), quant_format=QuantFormat[form], **said)
-
-    return quantize
-
-
-def dynamically(source: Path, into: Path, _: Feeds) -> None:
-    from onnxruntime.quantization import quantize_dynamic
-
-    quantize_dynamic(source, into)
-
-
-def in_halves(source: Path, into: Path, _: Feeds) -> None:
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), into)
-
-
-TOOLS: Mapping[str, Callable[[Path, Path, Feeds], None]] = {
-    "QOperator": statically("QOperator"),
-    "QDQ": statically("QDQ"),
-    "QDQ of channels": statically("QDQ", per_channel=True),
-    "dynamic": dynamically,
-    "float16": in_halves,
-}
 STEPS = {"float16": 1e-2}
 
 
@@ -176,18 +106,6 @@ def test_networks_that_are_quantized_as_a_whole(kind: str, tool: str, tmp_path: 
     proto, feeds = network(kind)
     source, into = tmp_path / "whole.onnx", tmp_path / "quantized.onnx"
     onnx.save(proto, source)
-    TOOLS[tool](source, into, feeds)
+    TOOLS[tool](source, into, [feeds])
     quantized = onnx.load(into)
     compare(quantized, feeds, peer=plainly, within=STEPS.get(tool, 5e-2))
-
-
-def plainly(proto: Any, feeds: Feeds) -> Sequence[Array]:
-    """By onnxruntime, node by node."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
-    found: Sequence[Array] = session.run(None, dict(feeds))
-    return found
