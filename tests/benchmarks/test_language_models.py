@@ -38,11 +38,11 @@ def test_a_model_is_written_with_what_comes_out_of_whole_rows(tmp_path: Path) ->
             assert 1e-5 < apart < 0.1
 
 
-def test_it_is_tuned_for_lengths_that_belong_together(tmp_path: Path) -> None:
-    """A mask is as long as what is past and what is new."""
+def test_it_is_tuned_for_the_lengths_of_its_calls(tmp_path: Path) -> None:
+    """A mask is as long as what is past and what is new: its length is tied to theirs."""
     SMALL.write(tmp_path / "model")
     shapes = json.loads((tmp_path / "model" / "weights.json").read_text())
-    assert all(shape["t"] == shape["p"] + shape["s"] for shape in shapes)
+    assert {tuple(shape) for shape in shapes} == {("s", "p", "weight")}
     assert len({json.dumps(shape) for shape in shapes}) == len(shapes) == 5
 
 
