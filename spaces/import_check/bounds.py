@@ -23,12 +23,16 @@ _NODE = 256.0
 _MOST = 0.05
 """The largest relative bound: of types of few bits a whole model is allowed no more than that."""
 _OF_BYTES = 2.0**-8
-"""The relative step of a number that was rounded to 8 bits by the largest one of its block."""
+"""The relative step of a number that was rounded to 8 bits by the largest one of its block, or of
+its tensor."""
+_TO_BYTES = ("Quantize", "DynamicQuantize", "QLinear", "QGemm", "QAttention")
+"""How operators begin that round to bytes. Where two sides round a number that is next to a tie,
+one has a step more, which the layers behind it see."""
 
 
 def coarsest_step(proto: Any) -> float:
     """The relative step of the coarsest rounding within a graph: of the shortest float of 16 bits
-    that it computes in, or of rows that it allows to have 8 bits; 0 without any.
+    that it computes in, or of what it rounds to 8 bits or allows to have no more; 0 without any.
 
     What is fused is worked out in longer floats, and not rounded to these in between; whether rows
     are rounded is for each CPU to decide.
@@ -36,12 +40,13 @@ def coarsest_step(proto: Any) -> float:
     import onnx
 
     levels = (a.i for n in proto.graph.node for a in n.attribute if a.name == "accuracy_level")
-    bytes_allowed = any(level == IN_BYTES for level in levels)
+    in_bytes = any(level == IN_BYTES for level in levels)
+    in_bytes = in_bytes or any(n.op_type.startswith(_TO_BYTES) for n in proto.graph.node)
 
     kinds = types_in(proto)
     names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
     steps = [eps_of(name) for kind, name in names.items() if kind in kinds]
-    return max([*steps, _OF_BYTES * bytes_allowed])
+    return max([*steps, _OF_BYTES * in_bytes])
 
 
 def types_in(proto: Any) -> set[int]:

@@ -71,3 +71,20 @@ def test_half_precision_anywhere_in_a_graph_widens_its_bounds() -> None:
     assert part(near, WANT, narrow=True)
     assert not part(near, WANT, narrow=True, step=step)
     assert coarsest_step(parsed(text.replace("10", "11"))) == 0
+
+
+@pytest.mark.parametrize("bytes_of", ["QuantizeLinear(x, s, z)", "DynamicQuantizeLinear(x)"])
+def test_bytes_anywhere_in_a_graph_widen_its_bounds(bytes_of: str) -> None:
+    """Two sides round a number that is next to a tie to different bytes."""
+    out = "q" if "(x, s" in bytes_of else "q, s, z"
+    given = ", float s, uint8 z" if "(x, s" in bytes_of else ""
+    text = f"""
+    <ir_version: 8, opset_import: ["": 17]>
+    small (float[4] x{given}) => (float[4] y) {{
+      {out} = {bytes_of} y = DequantizeLinear (q, s, z)
+    }}
+    """
+    step = coarsest_step(parsed(text))
+    assert step == 2**-8
+    assert not part(WANT * np.float32(1.01), WANT, step=step)
+    assert part(WANT * np.float32(1.2), WANT, step=step)
