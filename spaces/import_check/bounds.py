@@ -40,13 +40,17 @@ def coarsest_step(proto: Any) -> float:
     import onnx
 
     levels = (a.i for n in proto.graph.node for a in n.attribute if a.name == "accuracy_level")
-    in_bytes = any(level == IN_BYTES for level in levels)
-    in_bytes = in_bytes or any(n.op_type.startswith(_TO_BYTES) for n in proto.graph.node)
+    in_bytes = any(level == IN_BYTES for level in levels) or rounds_to_bytes(proto)
 
     kinds = types_in(proto)
     names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
     steps = [eps_of(name) for kind, name in names.items() if kind in kinds]
     return max([*steps, _OF_BYTES * in_bytes])
+
+
+def rounds_to_bytes(proto: Any) -> bool:
+    """Whether a graph rounds to bytes of its own accord."""
+    return any(node.op_type.startswith(_TO_BYTES) for node in proto.graph.node)
 
 
 def types_in(proto: Any) -> set[int]:

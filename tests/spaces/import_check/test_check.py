@@ -11,6 +11,7 @@ import pytest
 
 from spaces.frontends.model import Model, load_model
 from spaces.frontends.onnx import graph
+from spaces.import_check import check as check_module
 from spaces.import_check import sources
 from spaces.import_check.check import check_import
 from spaces.import_check.sources import CannotRun, find_left_open, onnx_source
@@ -264,3 +265,31 @@ def test_a_mask_whose_sum_is_a_length_needs_no_values(tmp_path: Path) -> None:
     ties = (("t", "p + s"),)
     check = checked(model_of(llama(1), tmp_path, dims=dims, ties=ties))
     assert (check.state, check.notes) == ("passed", ())
+
+
+BYTES = """
+<ir_version: 8, opset_import: ["": 17]>
+bytes_ (float[40] x) => (float[40] y) {
+    q, s, z = DynamicQuantizeLinear (x)
+    r = DequantizeLinear (q, s, z)
+    y = Relu (r)
+}
+"""
+
+
+def test_a_fault_in_a_graph_that_rounds_to_bytes_is_found(wrong: Any, tmp_path: Path) -> None:
+    wrong("Relu", lambda data: data)
+    check = checked(model_of(parsed(BYTES), tmp_path))
+    assert check.state == "differs"
+    assert any("Relu" in note for note in check.notes)
+
+
+def test_bytes_next_to_ties_are_not_called_wrong_where_no_node_is_found(
+    wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong("Relu", lambda data: data)
+    monkeypatch.setattr(check_module, "_LOCATE_S", 0.0)
+    check = checked(model_of(parsed(BYTES), tmp_path))
+    assert check.state == "skipped"
+    assert "output y" in check.said
+    assert "next to ties" in check.said
