@@ -25,23 +25,28 @@ _MOST = 0.05
 _OF_BYTES = 2.0**-8
 """The relative step of a number that was rounded to 8 bits by the largest one of its block, or of
 its tensor."""
-_TO_BYTES = ("Quantize", "DynamicQuantize", "QLinear", "QGemm", "QAttention")
+TO_BYTES = ("Quantize", "DynamicQuantize", "QLinear", "QGemm", "QAttention")
 """How operators begin that round to bytes. Where two sides round a number that is next to a tie,
 one has a step more, which the layers behind it see."""
+_INSIDE = ("DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
+"""Those of them whose bytes nobody sees."""
 
 
-def coarsest_step(proto: Any) -> float:
+def coarsest_step(proto: Any, *, with_bytes: bool = True) -> float:
     """The relative step of the coarsest rounding within a graph: of the shortest float of 16 bits
     that it computes in, or of what it rounds to 8 bits or allows to have no more; 0 without any.
 
     What is fused is worked out in longer floats, and not rounded to these in between; whether rows
     are rounded is for each CPU to decide.
+
+    Args:
+        with_bytes: whether what it rounds to bytes for all to see is among them.
     """
     import onnx
 
     levels = (a.i for n in proto.graph.node for a in n.attribute if a.name == "accuracy_level")
-    in_bytes = any(level == IN_BYTES for level in levels) or rounds_to_bytes(proto)
-
+    in_bytes = any(level == IN_BYTES for level in levels) or _rounds(proto, _INSIDE)
+    in_bytes = in_bytes or (with_bytes and rounds_to_bytes(proto))
     kinds = types_in(proto)
     names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
     steps = [eps_of(name) for kind, name in names.items() if kind in kinds]
@@ -50,7 +55,11 @@ def coarsest_step(proto: Any) -> float:
 
 def rounds_to_bytes(proto: Any) -> bool:
     """Whether a graph rounds to bytes of its own accord."""
-    return any(node.op_type.startswith(_TO_BYTES) for node in proto.graph.node)
+    return _rounds(proto, TO_BYTES)
+
+
+def _rounds(proto: Any, operators: tuple[str, ...]) -> bool:
+    return any(node.op_type.startswith(operators) for node in proto.graph.node)
 
 
 def types_in(proto: Any) -> set[int]:

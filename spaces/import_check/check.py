@@ -16,6 +16,7 @@ from spaces.frontends.model import Model
 from spaces.frontends.references import References
 from spaces.import_check.answers import Answers, Given, answers_for, plan
 from spaces.import_check.bounds import coarsest_step, part, rounds_to_bytes
+from spaces.import_check.byte_steps import locate_between_bytes
 from spaces.import_check.locate import Fault, Grown, locate, save_fault
 from spaces.import_check.plain_code import compile_untuned, target_here
 from spaces.import_check.sources import CannotRun, LeftOpen, find_left_open
@@ -126,7 +127,7 @@ class _Comparison:
         if not compared:
             return _skip("; ".join([*self._notes, self._hint]))
         said_of = f"as {answers.name} on {len(compared)} inputs"
-        return ImportCheck("passed", said_of, tuple(self._notes))
+        return ImportCheck("passed", said_of, tuple(dict.fromkeys(self._notes)))
 
     def _left_open(self) -> LeftOpen:
         return LeftOpen() if self._proto is None else find_left_open(self._proto)
@@ -157,14 +158,17 @@ class _Comparison:
             return ImportCheck("differs", f"output {place}: {said}")
         output = f"output {proto.graph.output[place].name}"
         names = [spec.name for spec in self._model.inputs]
-        found = locate(proto, names, feeds, self._target, _LOCATE_S)
+        if rounds_to_bytes(proto):
+            found = locate_between_bytes(proto, names, feeds, self._target, _LOCATE_S)
+        else:
+            found = locate(proto, names, feeds, self._target, _LOCATE_S, self._step)
         if isinstance(found, Grown) and found.nodes:
             self._notes.append(f"{output}: rounding grows in {', '.join(found.nodes[:3])}")
             return None
         if isinstance(found, Grown):
             found = "no part of the graph differs by itself"
         if isinstance(found, str) and rounds_to_bytes(proto):
-            return _skip(f"{output}: {said}; bytes that are next to ties may grow so; {found}")
+            return _skip(f"{output}: {said}; bytes next to ties may grow so; {found}")
         if isinstance(found, str):
             return ImportCheck("differs", f"{output}: {said}", (found,))
         notes = (f"{found.node} is the first that differs", *self._keep(found))

@@ -105,9 +105,9 @@ def cut(
     part.graph.initializer.extend(weights[name] for name in used if name in weights)
     part.graph.initializer.extend(onnx.numpy_helper.from_array(values[name], name) for name in held)
     inputs = tuple(name for name in outside if name not in held)
-    part.graph.input.extend(_about(name, values) for name in inputs)
+    part.graph.input.extend(about_value(name, values) for name in inputs)
     outputs = tuple(name for name in _in_order(nodes) if every or name in later)
-    part.graph.output.extend(_about(name, values) for name in outputs)
+    part.graph.output.extend(about_value(name, values) for name in outputs)
     return GraphPart(part, inputs, outputs)
 
 
@@ -131,7 +131,7 @@ def _is_constant(value: Array) -> bool:
     return value.dtype.kind in "iub" and value.dtype.itemsize != 1 and value.size <= _CONSTANT
 
 
-def _about(name: str, values: Mapping[str, Array]) -> Any:
+def about_value(name: str, values: Mapping[str, Array]) -> Any:
     """The type and shape of a value, as far as it is known."""
     import onnx
 

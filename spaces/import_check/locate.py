@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.frontends.onnx.node import describe_node
-from spaces.import_check.bounds import coarsest_step, part
+from spaces.import_check.bounds import part
 from spaces.import_check.graph_parts import GraphPart, all_values, cut
 from spaces.import_check.sources import CannotRun
 from tuner.errors import TunerError, first_line
@@ -54,7 +54,12 @@ class Grown:
 
 
 def locate(
-    proto: Any, names: Sequence[str], feeds: Sequence[Array], target: str, limit_s: float
+    proto: Any,
+    names: Sequence[str],
+    feeds: Sequence[Array],
+    target: str,
+    limit_s: float,
+    step: float,
 ) -> Fault | Grown | str:
     """Find the node where an imported graph parts from its source.
 
@@ -62,13 +67,14 @@ def locate(
         proto: with all data in it.
         names: of its inputs.
         limit_s: seconds for the search.
+        step: of the coarsest rounding within the graph, see `coarsest_step`.
 
     Returns:
         The node, or that rounding has grown; why neither was found, in a few words.
     """
     until_s = time.monotonic() + limit_s
     try:
-        return _Bisection(proto, all_values(proto, names, feeds), target, until_s).find()
+        return _Bisection(proto, all_values(proto, names, feeds), target, until_s, step).find()
     except TimeoutError:
         return f"the node was not found within {limit_s:.0f} s"
     except (CannotRun, TunerError) as error:
@@ -77,14 +83,14 @@ def locate(
 
 class _Bisection:
     def __init__(
-        self, proto: Any, values: Mapping[str, Array], target: str, until_s: float
+        self, proto: Any, values: Mapping[str, Array], target: str, until_s: float, step: float
     ) -> None:
         self._proto = proto
         self._values = values
         self._target = target
         self._until_s = until_s
         self._count = len(proto.graph.node)
-        self._step = coarsest_step(proto)
+        self._step = step
 
     def find(self) -> Fault | Grown:
         start, grown = 0, list[str]()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tvm import relax
 
 from spaces.frontends.model import Model, load_model
 from spaces.frontends.onnx import graph
@@ -284,12 +285,46 @@ def test_a_fault_in_a_graph_that_rounds_to_bytes_is_found(wrong: Any, tmp_path: 
     assert any("Relu" in note for note in check.notes)
 
 
-def test_bytes_next_to_ties_are_not_called_wrong_where_no_node_is_found(
+TIES = """
+<ir_version: 8, opset_import: ["": 17]>
+ties (float[40] x) => (float[40] y) {
+    tens = Mul (x, ten)
+    whole = Floor (tens)
+    tie = Add (whole, half)
+    r = Relu (tie)
+    q = QuantizeLinear (r, one)
+    d = DequantizeLinear (q, one)
+    y = Sub (d, r)
+}
+"""
+NUMBERS = {"ten": np.float32(10), "half": np.float32(0.5), "one": np.float32(1)}
+
+
+def test_bytes_next_to_ties_are_not_wrong_whatever_grows_from_them(
+    wrong: Any, tmp_path: Path
+) -> None:
+    wrong("Relu", lambda data: relax.op.multiply(relax.op.nn.relu(data), factor(1 + 2.0**-20)))
+    check = checked(model_of(parsed(TIES, **NUMBERS), tmp_path))
+    assert check.state == "passed"
+    assert any("output y: rounding grows" in note for note in check.notes)
+
+
+def test_bytes_that_differ_by_more_than_a_tie_are_wrong(wrong: Any, tmp_path: Path) -> None:
+    wrong("Relu", lambda data: relax.op.multiply(relax.op.nn.relu(data), factor(1.5)))
+    check = checked(model_of(parsed(TIES, **NUMBERS), tmp_path))
+    assert check.state == "differs"
+    assert any("Relu" in note for note in check.notes)
+
+
+def test_a_difference_between_bytes_is_told_where_no_time_is_left_for_its_node(
     wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong("Relu", lambda data: data)
+    wrong("Floor", lambda data: data)
     monkeypatch.setattr(check_module, "_LOCATE_S", 0.0)
-    check = checked(model_of(parsed(BYTES), tmp_path))
-    assert check.state == "skipped"
-    assert "output y" in check.said
-    assert "next to ties" in check.said
+    check = checked(model_of(parsed(TIES, **NUMBERS), tmp_path))
+    assert check.state == "differs"
+    assert any("what leads to operator" in note for note in check.notes)
+
+
+def factor(number: float) -> Any:
+    return relax.const(number, "float32")
