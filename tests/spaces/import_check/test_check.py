@@ -316,6 +316,15 @@ def test_bytes_that_differ_by_more_than_a_tie_are_wrong(wrong: Any, tmp_path: Pa
     assert any("Relu" in note for note in check.notes)
 
 
+def test_what_outputs_hide_between_bytes_is_found(wrong: Any, tmp_path: Path) -> None:
+    """A byte that is two steps off moves the output by less than a tie may in a deep network."""
+    wrong("Relu", lambda data: relax.op.add(relax.op.nn.relu(data), factor(1.75)))
+    text = TIES.replace("y = Sub (d, r)", "y = Add (d, thousand)")
+    check = checked(model_of(parsed(text, thousand=np.float32(1000), **NUMBERS), tmp_path))
+    assert check.state == "differs"
+    assert any("Relu" in note for note in check.notes)
+
+
 def test_a_difference_between_bytes_is_told_where_no_time_is_left_for_its_node(
     wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
