@@ -5,7 +5,8 @@ where it is told to. And no kernel is launched on an empty grid, which the drive
 zero is a valid size, for which there is nothing to do. Pointers into shared memory have its types
 (`spaces.passes.cuda.typed_pointers`). Vectors are read, written and copied only where a device can
 (`spaces.passes.cuda.alignment`). Sums of several threads are written only where there is room
-(`spaces.passes.cuda.guarded_sums`). And what the host would run of a program is refused
+(`spaces.passes.cuda.guarded_sums`). Infinities are written as compilers know them
+(`spaces.passes.cuda.infinities`). And what the host would run of a program is refused
 (`spaces.passes.cuda.host_loops`).
 """
 
@@ -25,6 +26,7 @@ from spaces.passes.cuda.alignment import (
 )
 from spaces.passes.cuda.guarded_sums import guard_sums
 from spaces.passes.cuda.host_loops import refuse_host_loops
+from spaces.passes.cuda.infinities import widen_infinities
 from spaces.passes.cuda.launches import LOWERED, launch_parameters
 from spaces.passes.cuda.thread_programs import lower_apart
 from spaces.passes.cuda.typed_pointers import retype_pointers
@@ -104,8 +106,8 @@ def cuda_pipeline() -> str:
         def retype(function: Any, _module: Any, _context: Any) -> Any:
             return retype_pointers(function)
 
-        def narrow(function: Any, _module: Any, _context: Any) -> Any:
-            return narrow_stores(function)
+        def write(function: Any, _module: Any, _context: Any) -> Any:
+            return widen_infinities(narrow_stores(function))
 
         def lower_all(module: Any, context: Any) -> Any:
             lowered = lower_apart(module, lambda scheduled: lower(scheduled, context))
@@ -113,8 +115,8 @@ def cuda_pipeline() -> str:
 
         first = module_pass(lower_all, opt_level=0, name=LOWERED)
         typed = prim_func_pass(retype, opt_level=0, name="RetypePointers")
-        narrowed = prim_func_pass(narrow, opt_level=0, name="NarrowStores")
-        return first, host, lambda: Sequential([typed, device(), narrowed])
+        writable = prim_func_pass(write, opt_level=0, name="WritableCode")
+        return first, host, lambda: Sequential([typed, device(), writable])
 
     register_tir_pipeline(_NAME, made)
     return _NAME
