@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spaces.frontends.declared import UNNAMED, Declared, DeclaredInput, Dims, ModelKind
 from spaces.frontends.inputs import InputSpec
+from spaces.frontends.onnx.contributed.cache_widths import find_cache_widths
 from spaces.frontends.onnx.contributed.length_masks import ONES, find_length_masks
 from spaces.frontends.onnx.contributed.registry import ONE_MACHINES
 from spaces.frontends.onnx.converters.wide_sums import accumulate_wide
@@ -201,7 +202,8 @@ def _read_declared(proto: Any) -> Declared:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     weights = {i.name for i in proto.graph.initializer}
-    names, masks = _dim_names(proto), find_length_masks(proto.graph)
+    masks = find_length_masks(proto.graph)
+    names: dict[str, str | int] = {**_dim_names(proto), **find_cache_widths(proto.graph)}
     inputs = []
     for value in proto.graph.input:
         if value.name in weights:
@@ -215,10 +217,19 @@ def _read_declared(proto: Any) -> Declared:
         inputs.append(DeclaredInput(value.name, dtype, _read_shape(value, names), drawn))
     named = (d for i in inputs for d in i.dims or () if isinstance(d, str) and d != UNNAMED)
     symbols = dict.fromkeys(base for name in named for base in bases_of(name))
-    return Declared(tuple(inputs), tuple(symbols))
+    return Declared(tuple(inputs), tuple(symbols), note=_describe_masks(inputs, masks))
 
 
-def _read_shape(value: Any, names: Mapping[str, str]) -> Dims | None:
+def _describe_masks(inputs: Iterable[DeclaredInput], masks: Collection[str]) -> str:
+    """That a mask is as long as two dimensions together, which a file gives a name of its own."""
+    lengths = [one.dims[-1] for one in inputs if one.name in masks and one.dims]
+    open_ = [dim for dim in lengths if isinstance(dim, str) and bases_of(dim) == (dim,)]
+    if not open_:
+        return ""
+    return f"{open_[0]} is past and new rows, by their names: --dim {open_[0]}=past+new"
+
+
+def _read_shape(value: Any, names: Mapping[str, str | int]) -> Dims | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None

@@ -90,7 +90,9 @@ def _read_heads(node: Node) -> _Heads:
 
 def _check(node: Node) -> None:
     """Refuse what is not taken."""
-    for name in ("sliding_window_cache", "qk_output", "kv_cache_bit_width"):
+    if read_attribute(node, "sliding_window_cache", 0):
+        raise node.refused("its cache is one window: build the model with windowed_kv_cache=false")
+    for name in ("qk_output", "kv_cache_bit_width"):
         if read_attribute(node, name, 0):
             raise node.refused(f"it has {name}, which is not supported")
     kinds = {read_attribute(node, f"{name}_quant_type", "NONE") for name in "kv"}

@@ -209,7 +209,7 @@ def test_norms_of_heads() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"sliding_window_cache": 1, "local_window_size": 4}, "sliding_window_cache"),
+        ({"sliding_window_cache": 1, "local_window_size": 4}, "windowed_kv_cache=false"),
         ({"qk_output": 1}, "qk_output"),
         ({"k_quant_type": "PER_TENSOR"}, "what is past is quantized"),
         ({"kv_num_heads": 3}, "heads share no keys"),
