@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.byte_networks import mobilenet_v2, resnet50, write_network
 from benchmarks.coverage.made import write_calls
+from benchmarks.coverage.model_builder import VARIANTS, write_built
 from benchmarks.coverage.quantized_archives import KINDS, write_archive
 from benchmarks.encoder import encoder
 from tests.spaces.frontends.onnx.language_models import Sizes, llama, step
@@ -209,6 +210,7 @@ FILES: Mapping[str, Write] = MappingProxyType(
         },
         **{name: partial(_whole, *made) for name, made in _MORE.items()},
         "bert, bfloat16": _in_brief,
+        **{f"built, {name}": partial(write_built, name) for name in VARIANTS},
     }
 )
 """By name, who writes a file and its calls into a folder."""

@@ -1,0 +1,152 @@
+"""Language models as onnxruntime-genai's model builder writes them, of Hugging Face's architectures
+with two small layers and drawn weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.coverage.made import write_calls
+from tests.spaces.frontends.onnx.quantizing_tools import plainly
+
+_SHARED: Mapping[str, Any] = MappingProxyType({"num_key_value_heads": 2})
+_WIDE: Mapping[str, Any] = MappingProxyType({**_SHARED, "head_dim": 64})
+_WINDOW: Mapping[str, Any] = MappingProxyType(
+    {**_WIDE, "sliding_window": 64, "query_pre_attn_scalar": 64}
+)
+ARCHITECTURES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "Ernie4_5": _WIDE,
+        "Gemma": _WIDE,
+        "Gemma2": _WINDOW,
+        "Granite": _SHARED,
+        "Llama": _SHARED,
+        "Lfm2": {**_SHARED, "layer_types": ["conv", "full_attention"]},
+        "Mistral": {**_SHARED, "sliding_window": None},
+        "Nemotron": _SHARED,
+        "Olmo": _SHARED,
+        "Phi": {},
+        "Phi3": {**_SHARED, "original_max_position_embeddings": 512},
+        "Qwen2": _SHARED,
+        "Qwen3": _WIDE,
+        "SmolLM3": _SHARED,
+    }
+)
+"""What the configuration of each says beyond `_SIZES`."""
+VARIANTS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Llama, float32": ("Llama", "fp32", ()),
+        "Llama, 8 bits": ("Llama", "int8", ()),
+        "Llama, k-quant with zero points": (
+            "Llama",
+            "int4",
+            ("int4_algo_config=k_quant_mixed", "int4_is_symmetric=false"),
+        ),
+        "Qwen3, blocks of 64, rows in floats": (
+            "Qwen3",
+            "int4",
+            ("int4_accuracy_level=0", "int4_block_size=64"),
+        ),
+        "Gemma2, caches of all rows": ("Gemma2", "int4", ("windowed_kv_cache=false",)),
+        **{f"{name}, 4 bits": (name, "int4", ()) for name in ARCHITECTURES},
+    }
+)
+"""By name the architecture, the precision and the builder's options."""
+_SIZES = MappingProxyType(
+    {
+        "vocab_size": 512,
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 512,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
+)
+_TUNED = MappingProxyType(
+    {
+        "batch_size": [1, 2],
+        "sequence_length": [1, 3, 5, 17],
+        "past_sequence_length": [0, 4, 5, 16],
+        "total_sequence_length": [5, 6, 7, 17],
+    }
+)
+_CALLS = ((5, 0, 1), (1, 5, 2), (3, 4, 1), (1, 16, 1), (17, 0, 1))
+"""New rows, those of before, and how many in a batch."""
+_WITHIN = 5e-2
+"""The largest error, by the largest element: where rows are rounded to 8 bits, ties may differ."""
+_LIMIT_S = 300.0
+
+
+def write_built(name: str, folder: Path) -> None:
+    """Write one of `VARIANTS` and its calls."""
+    import onnx
+
+    architecture, precision, options = VARIANTS[name]
+    with tempfile.TemporaryDirectory() as made:
+        source, built = Path(made) / "source", Path(made) / "built"
+        _write_source(architecture, source)
+        _build(source, built, precision, options)
+        proto = onnx.load(built / "model.onnx")
+    onnx.save(proto, folder / "model.onnx")
+    calls = [_draw(proto, *call) for call in _CALLS]
+    write_calls(folder, calls, [plainly(proto, call) for call in calls], _TUNED, _WITHIN)
+
+
+def _write_source(architecture: str, folder: Path) -> None:
+    """A model as Hugging Face's library saves it, with a tokenizer, which the builder wants."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    torch.manual_seed(0)
+    said = {**_SIZES, **ARCHITECTURES[architecture]}
+    config = getattr(transformers, f"{architecture}Config")(**said)
+    getattr(transformers, f"{architecture}ForCausalLM")(config).eval().save_pretrained(folder)
+    transformers.GenerationConfig().save_pretrained(folder)
+    words = Tokenizer(WordLevel({f"w{n}": n for n in range(512)}, unk_token="w3"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
+
+
+def _build(source: Path, built: Path, precision: str, options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", str(source)]
+    command += ["-o", str(built), "-p", precision, "-e", "cpu", "-c", str(built / "cache")]
+    command += ["--extra_options", *options] if options else []
+    alone = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    subprocess.run(command, env=alone, check=True, capture_output=True, timeout=_LIMIT_S)
+
+
+def _draw(proto: Any, rows: int, past: int, batch: int) -> dict[str, Any]:
+    """What a model is fed at so many new rows after so many."""
+    import onnx
+
+    rng = np.random.default_rng(1)
+    sizes = {
+        "batch_size": batch,
+        "sequence_length": rows,
+        "total_sequence_length": past + rows,
+        "kv_cache_dim": 64,
+    }
+    found = {}
+    for value in proto.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        shape = [d.dim_value or sizes.get(d.dim_param, past) for d in dims]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if value.name == "attention_mask":
+            found[value.name] = np.ones(shape, dtype)
+        elif dtype == np.int64:
+            found[value.name] = rng.integers(0, _SIZES["vocab_size"], shape)
+        else:
+            found[value.name] = rng.standard_normal(shape).astype(dtype)
+    return found
