@@ -26,8 +26,9 @@ process of its own, in turns, on the same threads: `python -m benchmarks.coverag
 """
 _FILES = """With drawn weights, as onnxruntime's tools (static QDQ and QOperator, dynamic, blocks of
 few bits, float16, its optimiser), onnxruntime-genai's model builder ("built": two small layers of
-each architecture) and PyTorch's export for quantization write them. Compared with what onnxruntime computes node by node, or PyTorch. Language models have grouped attention, a cache,
-open lengths and batches. Where rows have 8 bits, another order of sums moves some by a step.
+each architecture) and PyTorch's export for quantization write them. Compared with what onnxruntime
+computes node by node, or PyTorch. Language models have grouped attention, a cache, open lengths and
+batches. Where rows have 8 bits, another order of sums moves some by a step.
 """
 Rows = Mapping[str, Mapping[str, Any]]
 
