@@ -5,8 +5,9 @@ A model has four layers as Llama's or Qwen3's and drawn weights, in blocks of 32
 own tool, and allows rows of 8 bits (`accuracy_level` 4). It is tuned once, with its lengths open,
 and then makes one step after several lengths, and reads prompts. Errors of both sides are to what
 onnxruntime computes of the same codes with whole rows. `memory_over_file` is what a process grows
-by that loads the library and runs a step, over the file's size; `private_over_file` leaves out the
-pages of the library itself, which the system may drop.
+by that loads the library and runs a step, over the file's size, and `peak_over_file` the most on
+the way; `private_over_file` leaves out the pages of the library itself, which the system may drop.
+`load_s` is what loading takes.
 """
 
 from __future__ import annotations
@@ -74,8 +75,7 @@ class LanguageModel:
             file_bytes = self.write(folder)
             try:
                 told = self._tune(folder, runs, target, options.model_budget)
-                for kind, grown in _count_loaded_bytes(folder).items():
-                    told[f"{kind}_over_file"] = grown / file_bytes
+                told |= _measure_loaded(folder, file_bytes)
                 sides = {"ours": ("ours", folder), "peer": ("onnxruntime", folder)}
                 raced = race_sides(sides, cores, wanted, options.rounds)
             except TunerError as error:
@@ -154,9 +154,9 @@ def _exact(proto: Any, calls: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     }
 
 
-def _count_loaded_bytes(folder: Path) -> dict[str, int]:
-    """By how much a process grows that loads the library and runs a step: see
-    `benchmarks.loaded_memory`.
+def _measure_loaded(folder: Path, file_bytes: int) -> dict[str, float]:
+    """By how much a process grows that loads the library and runs a step, and how long it loads:
+    see `benchmarks.loaded_memory`.
 
     Raises:
         TunerError: it cannot, or takes too long.
@@ -169,8 +169,10 @@ def _count_loaded_bytes(folder: Path) -> dict[str, int]:
         raise TunerError(f"a step took longer than {_LIMIT_S:g} s") from error
     if done.returncode:
         raise TunerError((done.stderr.strip().splitlines() or ["no word"])[-1][:200])
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    found: dict[str, float] = json.loads(done.stdout)
+    load_s = found.pop("load_s")
+    grown = {f"{kind}_over_file": size / file_bytes for kind, size in found.items()}
+    return {**grown, "load_s": load_s}
 
 
 def _row(raced: Raced, number: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from spaces.codegen.cuda.packing import packing_of
 from spaces.codegen.library_threads import bring_along, pipeline_with_threads, runs_in_parallel
+from spaces.codegen.library_weights import LibraryWeights
 from spaces.codegen.prepack import pack_weights
 from spaces.emulation.host_code import register_host_pipeline
 from spaces.emulation.library import Launch, launches_of, on_emulated
@@ -57,13 +58,16 @@ def compile_module(lowered: Any, target_json: str) -> Executable:
     library holds them packed, and does not pack them when it runs.
     On a GPU, programs without a schedule get TVM's default ones, since they could not run
     otherwise. Nothing is fused or changed again. On a CPU the library includes the code that gives
-    its kernels the target's threads (`spaces.codegen.library_threads`).
+    its kernels the target's threads (`spaces.codegen.library_threads`), and large constants as data
+    that is used where it lies (`spaces.codegen.library_weights`).
 
     Raises:
         TunerError: the compiler refused it.
     """
-    threads = target_cores(target_json) if backend_of(target_json).on_host else 0
-    return _compile(lowered, target_json, tir_pipeline(target_json), threads)
+    passes = tir_pipeline(target_json)
+    if not backend_of(target_json).on_host:
+        return _compile(lowered, target_json, passes)
+    return _compile(lowered, target_json, passes, target_cores(target_json), LibraryWeights())
 
 
 def compile_plainly(lowered: Any, target_json: str) -> Executable:
@@ -74,10 +78,16 @@ def compile_plainly(lowered: Any, target_json: str) -> Executable:
         TunerError: the compiler refused it.
     """
     passes = register_host_pipeline(_STOCK) if backend_of(target_json).emulated else _STOCK
-    return _compile(lowered, target_json, passes, 0)
+    return _compile(lowered, target_json, passes)
 
 
-def _compile(lowered: Any, target_json: str, passes: str, threads: int) -> Executable:
+def _compile(
+    lowered: Any,
+    target_json: str,
+    passes: str,
+    threads: int = 0,
+    weights: LibraryWeights | None = None,
+) -> Executable:
     import tvm
 
     target = parse_target(target_json)
@@ -99,37 +109,45 @@ def _compile(lowered: Any, target_json: str, passes: str, threads: int) -> Execu
             library = tvm.compile(
                 lowered,
                 target=target,
-                relax_pipeline=_graph_pipeline(lowered),
+                relax_pipeline=_graph_pipeline(lowered, weights),
                 tir_pipeline=passes,
             )
         if asks:
             bring_along(library)
+        if weights is not None:
+            weights.bring_along(library)
         if backend_of(target_json).emulated:
             on_emulated(getattr(library, "mod", library), target)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, OSError) as error:
         raise TunerError(f"the module does not compile: {first_line(error)}") from error
     return Executable(library, target_json, programs)
 
 
-def _graph_pipeline(lowered: Any) -> Any:
+def _graph_pipeline(lowered: Any, weights: LibraryWeights | None) -> Any:
     """TVM's passes that build a graph, without the programs that they leave behind uncalled: they
     make one of each reshape before they see that it costs nothing, and on a GPU it has no schedule.
+
+    Args:
+        weights: takes the graph's large constants, where there is one.
     """
     from tvm import relax
     from tvm.ir.transform import Sequential, module_pass
 
     known = {gv.name_hint for gv in lowered.functions}
 
-    def drop_uncalled(module: Any, _context: Any) -> Any:
+    def tidy(module: Any, _context: Any) -> Any:
         graphs = filter(tvm_compat.is_relax_function, module.functions.values())
         called = {v.name_hint for f in graphs for v in relax.analysis.all_global_vars(f)}
         for gv, function in [*module.functions.items()]:
             if tvm_compat.is_prim_func(function) and gv.name_hint not in known | called:
                 del module[gv]
-        return module
+        return module if weights is None else weights.take_from(module)
 
-    dropping = module_pass(drop_uncalled, opt_level=0, name="DropUncalled")
-    return Sequential([relax.get_pipeline(tvm_compat.BUILD_PIPELINE), dropping])
+    # Tuples of constants that nothing reads would hold these, and be made at each run.
+    first = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+    last = module_pass(tidy, opt_level=0, name="TidyBuilt")
+    passes = [relax.get_pipeline(tvm_compat.BUILD_PIPELINE), last]
+    return Sequential(passes if weights is None else [*first, *passes])
 
 
 def _default_scheduled(lowered: Any, target: Any) -> Any:

@@ -50,16 +50,20 @@ def bring_along(library: Any) -> None:
     Raises:
         RuntimeError: there is no C compiler, or it fails.
     """
-    code = _code(library.mod)
-    assert code is not None
-    code.import_module(_object())
+    code_of(library.mod).import_module(_object())
 
 
-def _code(module: Any) -> Any:
+def code_of(module: Any) -> Any:
     """The module with the programs' code: a module itself, or, for a graph, one that it imports."""
+    code = _find_code(module)
+    assert code is not None
+    return code
+
+
+def _find_code(module: Any) -> Any:
     if module.kind == "llvm":
         return module
-    found = (_code(part) for part in module.imports)
+    found = (_find_code(part) for part in module.imports)
     return next((code for code in found if code is not None), None)
 
 
@@ -98,11 +102,20 @@ def _object() -> Any:
         return tvm.runtime.load_static_library(str(made), [])
 
 
-def compile_c(source: Path, output: Path, *options: str) -> None:
+def compile_c(
+    source: Path,
+    output: Path,
+    *options: str,
+    folder: Path | None = None,
+    limit_s: float = _COMPILE_LIMIT_S,
+) -> None:
     """Compile C that calls TVM, for this machine.
 
+    Args:
+        folder: where the compiler runs.
+
     Raises:
-        RuntimeError: there is no C compiler, or it fails, with its message.
+        RuntimeError: there is no C compiler, or it fails, with its message, or it takes too long.
     """
     import tvm_ffi.libinfo
     from tvm.support import cc
@@ -113,8 +126,11 @@ def compile_c(source: Path, output: Path, *options: str) -> None:
     headers = {tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path()}
     command = [*compiler.split(), "-x", "c", "-std=gnu11", "-O2", "-fPIC", *options]
     command += [*(f"-I{folder}" for folder in sorted(headers)), "-o", str(output), str(source)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=_COMPILE_LIMIT_S
-    )
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=limit_s, cwd=folder
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{compiler} took longer than {limit_s:g} s") from error
     if done.returncode != 0:
         raise RuntimeError(f"{compiler}: {done.stderr.strip() or 'failed'}")

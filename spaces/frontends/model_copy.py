@@ -2,9 +2,9 @@
 
 The folder holds `model.json` (what the model is called, its kind, its inputs and values for
 them, checksums of the files: see `tuner.runs.model_files`), and beside it `model.onnx` (with
-`model.onnx.data` where it is large), or `module.json` and `module.params` with a module of TVM:
-what a function made, or what was imported from PyTorch, with what PyTorch computes for a few inputs
-(`spaces.frontends.references`).
+`model.onnx.data` where it has weights in other files), or `module.json` and `module.params` with a
+module of TVM: what a function made, or what was imported from PyTorch, with what PyTorch computes
+for a few inputs (`spaces.frontends.references`).
 
 Whoever can write to a run may put anything there, so nothing in it is read by something that runs
 code. Archives of PyTorch are: reading one unpickles what is in it and evaluates its expressions.
@@ -36,8 +36,6 @@ _FILES: dict[ModelKind, str] = {
     "function": "module.json",
 }
 _FORMATS: dict[ModelKind, int] = {"onnx": 1, "torch": 2, "function": 2}
-_MAX_ONE_FILE_BYTES = 1_500_000_000
-"""A protobuf cannot hold more than 2 GB."""
 
 
 def save_model_copy(
@@ -170,23 +168,21 @@ def _copy_body(model: Model, path: Path) -> None:
 
 
 def _copy_onnx(source: Path, path: Path) -> None:
-    """One file where it can be; weights beside it where they would not fit in one."""
+    """The file, with weights in one beside it where they are in others; so they are never all in
+    memory twice."""
     from spaces.frontends.onnx.model import has_external_data, read_onnx
-    from spaces.frontends.onnx.tensors import tensors_of
 
     if not has_external_data(source):
         _copy_file(source, path)
         return
     import onnx
 
-    proto = read_onnx(source)
-    weights = sum(len(tensor.raw_data) for tensor in tensors_of(proto))
     data = path.with_name(path.name + ".data")
     data.unlink(missing_ok=True)  # onnx appends to a file that is there
     onnx.save_model(
-        proto,
+        read_onnx(source),
         str(path),
-        save_as_external_data=weights > _MAX_ONE_FILE_BYTES,
+        save_as_external_data=True,
         location=data.name,
         convert_attribute=True,
     )

@@ -25,7 +25,6 @@ from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE, is_float
-from spaces.lowering.relax_rewrite import constant
 from spaces.lowering.weights.byte_rows import ROUNDED_ROWS
 from spaces.lowering.weights.codes import Codes
 
@@ -35,14 +34,15 @@ IN_BYTES = 4
 
 
 def _shaped(builder: Any, value: Value, shape: Sequence[int]) -> Any:
-    """An operand in another shape; a constant stays one, so that it can stay packed."""
+    """An operand in another shape; a constant stays one, over the same memory, so that it can stay
+    packed."""
     from tvm import relax
 
     tensor = value.tensor(builder)
     if [tvm_compat.as_int(size) for size in value.dims or ()] == [*shape]:
         return tensor
     if tvm_compat.is_constant(tensor):
-        return constant(tensor.value.numpy().reshape(shape))
+        return relax.const(tensor.value._create_view(shape))
     return builder.emit(relax.op.reshape(tensor, shape))
 
 

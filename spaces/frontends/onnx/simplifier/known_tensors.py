@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -86,17 +86,25 @@ class KnownTensors:
                     found[name] = first
         return found
 
-    def tensors(self, names: Iterable[str]) -> Iterator[Any]:
-        """Those of these names that are constants, as protobufs, in the order that they came."""
+    def keep_in(self, graph: Any, names: Iterable[str]) -> None:
+        """Make those of these names that are constants the graph's initializers, in the order that
+        they came.
+
+        Those that stay are not touched: a protobuf keeps the memory of what was taken out of it.
+        """
         import onnx
 
         wanted = set(names)
-        for name, tensor in self._tensors.items():
-            if name in wanted:
-                yield tensor
+        for place, tensor in reversed([*enumerate(graph.initializer)]):
+            if tensor.name not in wanted or self._tensors.get(tensor.name) is not tensor:
+                del graph.initializer[place]
+        there = {tensor.name for tensor in graph.initializer}
+        made = [n for n in self._tensors if n in wanted - there]
+        graph.initializer.extend(self._tensors[name] for name in made)
         for name, array in self._arrays.items():
             if name in wanted and name not in self._tensors:
-                yield onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+                tensor = onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+                graph.initializer.append(tensor)
 
 
 def is_plain(array: Array) -> bool:

@@ -69,8 +69,7 @@ def simplify(proto: Any) -> None:
     nodes, read = _find_needed(nodes, kept)
     del graph.node[:]
     graph.node.extend(nodes)
-    del graph.initializer[:]
-    graph.initializer.extend(known.tensors(read))
+    known.keep_in(graph, read)
 
 
 def _sort(nodes: Iterable[Any]) -> Iterator[Any]:

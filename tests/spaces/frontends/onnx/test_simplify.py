@@ -61,6 +61,20 @@ def same_values(proto: Any, *feeds: Array) -> Any:
     return copy
 
 
+def test_weights_that_stay_are_not_copied() -> None:
+    """A protobuf keeps the memory of what is replaced in it: a model would be there twice."""
+    proto = parsed(
+        """<ir_version: 8, opset_import: ["": 17]>
+        small (float[2,3] x) => (float[2,3] y) { y = Mul(x, large) }""",
+        large=drawn(2, 3),
+        unused=drawn(2, 3),
+    )
+    before = {tensor.name: tensor for tensor in proto.graph.initializer}
+    simplify(proto)
+    (large,) = proto.graph.initializer
+    assert large is before["large"]
+
+
 def convolution(
     operator: str, then: str, rank: int = 4, *, given: str = "x", groups: int = 1, **weights: Array
 ) -> tuple[Any, Array]:
