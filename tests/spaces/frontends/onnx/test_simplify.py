@@ -87,6 +87,7 @@ OTHERS = ((4,), (4, 1), (1, 1, 4, 1), (2, 1, 1, 1), (1, 4, 4, 1), (1, 1, 1, 1, 1
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shape", CHANNELS)
 def test_a_number_for_each_channel_goes_into_the_convolution(

@@ -178,6 +178,7 @@ def least_s_of(template: Template, task: Task, **fixed: int) -> list[float]:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize(("target", "arch"), [(AMPERE, "sm_80"), (HOPPER, "sm_90a")])
 @pytest.mark.parametrize("terms", [4096, 11008])
 def test_the_best_predicted_have_many_wide_loads_under_way_and_no_spills(

@@ -81,6 +81,7 @@ def test_other_types_and_sums_that_begin_with_a_bias_are_left_to_the_rules() -> 
 # ---- settings
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
 @pytest.mark.parametrize("name", ["NN", "NT", "odd TN", "open batch"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str, target: str) -> None:
@@ -246,6 +247,7 @@ def name_instruction(word: str) -> str:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", [pytest.param("NN", marks=long), "NT"])
 @pytest.mark.parametrize("sizes", [*LARGE, *(pytest.param(cube, marks=long) for cube in CUBES)])
 @pytest.mark.parametrize("target", ARCHITECTURES, ids=ARCHITECTURES.get)
