@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
+Value = tuple[tuple[str, int], ...]
+
 
 def leave_combinations(items: Iterable[pytest.Item]) -> None:
     """Mark as `long` what `make test` can do without."""
@@ -26,13 +28,17 @@ def cover(variants: Iterable[pytest.Function]) -> list[pytest.Function]:
     """Variants that have all values of all parameters between them, few of them, the first ones
     where there is a choice. Those that are `long` already are none of them."""
     left = {v: _values(v) for v in variants if v.get_closest_marker("long") is None}
-    missing, chosen = set[tuple[str, int]]().union(*left.values()), list[pytest.Function]()
+    missing, chosen = set[Value]().union(*left.values()), list[pytest.Function]()
     while missing:
         chosen.append(max(left, key=lambda variant: len(left[variant] & missing)))
         missing -= left[chosen[-1]]
     return chosen
 
 
-def _values(variant: pytest.Function) -> set[tuple[str, int]]:
-    """Its parameters, with what tells their values apart: variants have the same objects."""
-    return {(name, id(value)) for name, value in variant.callspec.params.items()}
+def _values(variant: pytest.Function) -> set[Value]:
+    """What each `parametrize` gives it, told apart by the objects, which variants share."""
+    found = set[Value]()
+    for mark in variant.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        found.add(tuple((name, id(variant.callspec.params[name])) for name in names))
+    return found

@@ -92,6 +92,7 @@ def products() -> Iterator[Any]:
             yield pytest.param(left, right, known, marks=marks, id=f"{left}-{right}-{said}")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("left", "right", "known"), [*products()])
 def test_an_integer_product_takes_its_zero_points_off(left: str, right: str, known: bool) -> None:
     shapes = {"": (), "one": (), "rows": (6,), "columns": (5,)}

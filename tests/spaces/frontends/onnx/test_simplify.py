@@ -106,6 +106,7 @@ def test_quotients_and_differences_do_so(then: str) -> None:
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", OTHERS)
 def test_a_constant_along_another_axis_stays(operator: str, shape: Sequence[int]) -> None:
     for then in ("Mul(t, k)", "Add(t, k)"):
@@ -127,6 +128,7 @@ def test_a_constant_that_makes_the_result_larger_stays() -> None:
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("rank", [3, 4, 5])
 def test_a_batch_norm_goes_into_the_convolution(operator: str, rank: int) -> None:
     stats = {"s": drawn(4), "o": drawn(4), "m": drawn(4), "v": np.abs(drawn(4)) + 1}

@@ -120,6 +120,7 @@ def tile_of_best(task: Task, roles: Roles) -> FewTile:
     return tile_of(roles, space_for(task).ranked[0])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
 @pytest.mark.parametrize(("columns", "terms"), DECODE)
 def test_the_best_predicted_keep_all_multiprocessors_busy_with_wide_loads(

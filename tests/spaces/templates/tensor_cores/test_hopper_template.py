@@ -234,7 +234,9 @@ def test_the_best_predicted_are_products_of_warpgroups_on_copied_tiles(
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("a_blocks", "b_blocks"), CLUSTERS)
+@pytest.mark.parametrize(
+    ("a_blocks", "b_blocks"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.long), (2, 2)]
+)
 def test_blocks_of_a_cluster_copy_for_one_another(
     a_blocks: int, b_blocks: int, tmp_path: Path
 ) -> None:
