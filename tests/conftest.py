@@ -82,7 +82,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before its fixtures, which compile too
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    choose_code(optimised=item.get_closest_marker("optimised") is not None)
+    choose_code(optimised=_is("optimised", item))
 
 
 @pytest.fixture(autouse=True)
@@ -118,13 +118,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     longest comes first, so that the processes end together.
     """
     leave_combinations(items)
-    of_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
+    of_ray = {
+        item.path
+        for item in items
+        if _is("ray", item) and (_is("debian", item) or not _is("long", item))
+    }
     groups, work = dict[pytest.Item, str](), Counter[str]()
     for item in items:
         path = item.path.relative_to(_HERE)
         together = path.parts[0] == "cluster" and item.path in of_ray
         groups[item] = "cluster" if together else str(path)
         item.add_marker(pytest.mark.xdist_group(groups[item]))
-        work[groups[item]] += 1 if item.get_closest_marker("slow") is None else _SLOW
+        work[groups[item]] += _SLOW if _is("slow", item) else 1
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: -work[groups[item]])
+
+
+def _is(mark: str, item: pytest.Item) -> bool:
+    return item.get_closest_marker(mark) is not None

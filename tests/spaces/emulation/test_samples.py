@@ -32,7 +32,7 @@ from tests.spaces.templates.tensor_cores.products import Programs
 from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
-_FEW, _MANY = 10, 200
+_FEW, _MANY = 6, 200
 _LONG = (pytest.mark.long, pytest.mark.timeout(1800))
 _IN_ALL = {"convolution", "float16 in float32", "softmax"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
