@@ -45,7 +45,7 @@ $(DEMO_STAMP) $(STAMP): pyproject.toml $(if $(BROKEN),again)
 	@rm -f $(DEMO_STAMP) $@
 	@$(RUN) -m pip install --quiet --quiet --no-input --disable-pip-version-check \
 		--no-compile --editable '.[$(EXTRAS)]'
-	@$(RUN) -m compileall -qq -j 0 $(VENV)/lib || true # on all cores; pip takes one
+	@$(RUN) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true # on all cores; pip takes one
 	@for stamp in $(DEMO_STAMP) $@; do echo "$(CURDIR)" > $$stamp; done
 
 again:
