@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from hypothesis.internal.conjecture import providers
 
 from benchmarks.fleet.guard import start_guard
 from spaces.ir.lean_tvm import import_tvm_lean
+from tests.combinations import leave_combinations
 from tests.needed import needed_nvcc, with_cuda_programs
 from tests.quick_code import choose_code
 
@@ -49,6 +51,8 @@ _HERE = Path(__file__).parent
 _MARK = "TUNER_TESTS_MARK"
 _GUARD_S = 60.0
 """What it gets to end what is left; longer only where somebody else holds its line."""
+_SLOW = 20
+"""Other tests that take as long as a slow one."""
 _GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -78,7 +82,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before its fixtures, which compile too
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    choose_code(optimised=item.get_closest_marker("optimised") is not None)
+    choose_code(optimised=_is("optimised", item))
 
 
 @pytest.fixture(autouse=True)
@@ -108,12 +112,27 @@ def nvcc() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks who stays together
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say what stays together where tests run in several processes: a file, and all files of the
-    cluster with a test that needs Ray, of which there is one cluster for all tests.
+    cluster with a test that needs Ray, of which there is one cluster for all tests. What takes
+    longest comes first, so that the processes end together.
     """
-    of_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
+    leave_combinations(items)
+    of_ray = {
+        item.path
+        for item in items
+        if _is("ray", item) and (_is("debian", item) or not _is("long", item))
+    }
+    groups, work = dict[pytest.Item, str](), Counter[str]()
     for item in items:
         path = item.path.relative_to(_HERE)
         together = path.parts[0] == "cluster" and item.path in of_ray
-        item.add_marker(pytest.mark.xdist_group("cluster" if together else str(path)))
+        groups[item] = "cluster" if together else str(path)
+        item.add_marker(pytest.mark.xdist_group(groups[item]))
+        work[groups[item]] += _SLOW if _is("slow", item) else 1
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -work[groups[item]])
+
+
+def _is(mark: str, item: pytest.Item) -> bool:
+    return item.get_closest_marker(mark) is not None

@@ -16,9 +16,12 @@ _quick = False
 
 
 def choose_code(optimised: bool) -> None:
-    """Have TVM, once it is imported, optimise what it compiles for this machine, or not."""
+    """Have TVM and the emulated device, once they are imported, optimise what they compile for this
+    machine, or not."""
     global _quick
     _quick = not optimised and _OPTIMISED not in os.environ
+    if (emulated := sys.modules.get("spaces.emulation.compile")) is not None:
+        emulated._WELL = emulated._FAST if _quick else "-O2"  # type: ignore[attr-defined]
     build = sys.modules.get("tvm.tirx.build")
     if build is not None and build.codegen_build.__module__ == build.__name__:
         build.codegen_build = _around(build.codegen_build)  # type: ignore[attr-defined]

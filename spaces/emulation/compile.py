@@ -129,7 +129,7 @@ def _compile_machine() -> bytes:
     ):
         sources = sorted(_SOURCES.glob("*.cpp"))
         outputs = [Path(folder) / f"{source.stem}.o" for source in sources]
-        list(pool.map(lambda one, to: _compile(one, to, _WELL), sources, outputs))
+        list(pool.map(lambda one, to: _compile(one, to, "-O2"), sources, outputs))
         whole = Path(folder) / "whole.o"
         _call("-r", "-nostdlib", "-o", str(whole), *map(str, outputs))
         return whole.read_bytes()

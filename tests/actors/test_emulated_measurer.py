@@ -40,6 +40,7 @@ def measurer_of(target: str, tasks: Sequence[Task]) -> Measurer:
 emulated_measurer = partial(measurer_of, EMULATED)
 
 
+@pytest.mark.long
 class TestEmulatedMeasurer(MeasurerContract):
     made = emulated_measurer
     target = EMULATED

@@ -170,6 +170,7 @@ def test_the_default_schedule_as_a_winner_is_no_schedule_to_stock(tmp_path: Path
     assert same(stock["plain"], ours["plain"])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("best", range(4))
 def test_ours_takes_what_stock_ranks_first(tmp_path: Path, kind: str, best: int) -> None:
@@ -282,6 +283,7 @@ def test_stock_takes_the_database_in_scope_and_ours_the_ones_it_is_given(tmp_pat
     assert same(by_stock(module, current)["plain"], by_hand(4))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("equality", EQUALITIES)
 def test_databases_of_each_equality_give_both_the_very_program(
@@ -326,6 +328,7 @@ def renamed() -> Any:
     return IRModule({"plain": program("plain", block="renamed")})
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("faster", [by_template, by_rules])
 @pytest.mark.parametrize("source", ["run", "export"])
 def test_what_blocks_are_called_does_not_matter_to_either(

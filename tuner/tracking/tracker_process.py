@@ -28,6 +28,7 @@ from types import FrameType
 
 from tuner.errors import TunerError
 from tuner.files.locks import try_flock
+from tuner.process.lean_import import without
 from tuner.process.proc import read_stat
 from tuner.tracking.drain import RunDrain, count_pending
 from tuner.tracking.entries import TrackingPaths
@@ -247,7 +248,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    status = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
+    with without("pandas"):  # a third of MLflow's import, for tables that we do not send
+        status = _run(args.run_dir, parent=args.parent, drain_s=args.drain)
     if not args.parent:
         progress = load_progress(paths, load_target(paths).identity)
         with os.fdopen(terminal, "w") as out:

@@ -32,7 +32,7 @@ from tests.spaces.templates.tensor_cores.products import Programs
 from tuner.request.target_text import tf32
 
 pytestmark = pytest.mark.tvm
-_FEW, _MANY = 10, 200
+_FEW, _MANY = 6, 200
 _LONG = (pytest.mark.long, pytest.mark.timeout(1800))
 _IN_ALL = {"convolution", "float16 in float32", "softmax"}
 """Programs of which a few samples run in `make test`: each of the spaces has one."""
@@ -131,18 +131,21 @@ def test_samples_of_templates_for_tensor_cores_are_right_in_every_layout(
     assert wrong(drawn) == {}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ["3x3 added", "groups", "open images", "channels first"])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_the_best_predicted_of_convolutions_are_right(target: str, name: str) -> None:
     assert wrong([convolution_samples.best(target, name)]) == {}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ["signs of one", "requantized", "open images", "channels first"])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_the_best_predicted_of_convolutions_of_bytes_are_right(target: str, name: str) -> None:
     assert wrong([convolution_samples.best(target, name, convolutions.BYTE_PROGRAMS)]) == {}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("name", "splits"), [("3x3 added", 2), ("open images", 4)])
 @pytest.mark.parametrize("target", [products.HOPPER, products.AMPERE], ids=["hopper", "ampere"])
 def test_blocks_share_the_taps_and_channels_of_windows(target: str, name: str, splits: int) -> None:

@@ -83,6 +83,7 @@ def run_best(module: Any, target: str, x: Any) -> tuple[list[str], Any]:
     return spaces, run_once(compile_module(apply_best(best, target)(lowered), target), [x])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
 @pytest.mark.parametrize("inner", [0, 128], ids=["zeros", "other numbers"])
 def test_a_quantized_network_gives_the_bytes_of_onnxruntime(target: str, inner: int) -> None:

@@ -63,6 +63,7 @@ def counted(loops: list[tuple[str, int, int]], elements: int) -> int:
     return misses * BYTES
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("order", ["ijk", "ikj", "kij", "jki", "ijkij", "ikjik"])
 @pytest.mark.parametrize("elements", [8, 40, 90, 200, 2000])
 def test_a_products_traffic_is_what_a_cache_counts(order: str, elements: int) -> None:

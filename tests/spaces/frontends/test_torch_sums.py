@@ -53,6 +53,7 @@ def as_here_and_there(function: Callable[[Any], Any], dtype: str, path: Path) ->
     return got.astype("float32"), function(x).float().numpy()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "function",

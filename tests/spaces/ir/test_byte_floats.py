@@ -46,6 +46,7 @@ def convert(x: Array, kind: str, how: str) -> Array:
     return found
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["reference", "cpu", "device"])
 def test_each_is_read_as_the_number_it_is(how: str, kind: str) -> None:
@@ -53,6 +54,7 @@ def test_each_is_read_as_the_number_it_is(how: str, kind: str) -> None:
     np.testing.assert_array_equal(convert(codes, "float32", how), codes.astype(np.float32))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["reference", "cpu", "device", "elements"])
 def test_numbers_are_rounded_to_the_nearest_and_to_none_beyond_the_largest(

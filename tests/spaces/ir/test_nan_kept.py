@@ -36,6 +36,7 @@ def graph(dtype: str) -> Any:
     return builder.get()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("named", [True, False], ids=["of LLVM", "of any target"])
 def test_no_number_is_lost(dtype: str, named: bool) -> None:

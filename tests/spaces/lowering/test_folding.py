@@ -62,6 +62,7 @@ def value(module: Any) -> Any:
     return added.value.numpy()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_gives_what_tvm_gives(name: str, dtype: str) -> None:

@@ -46,6 +46,7 @@ def test_a_gather_that_checks_its_indices_is_left_alone() -> None:
     assert structural_equal(bound_indices(module), module)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("call", "indices", "wanted"),
     [

@@ -46,6 +46,7 @@ def applied(name: str, x: Array, *, exponent: float | None = None) -> tuple[Arra
     return result, str(library.mod.inspect_source("asm"))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("limit", [1e-3, 1.0, 10.0, 80.0])
 def test_within_a_few_units_in_the_last_place(name: str, limit: float) -> None:

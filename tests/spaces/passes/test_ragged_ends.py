@@ -105,6 +105,7 @@ def nothing(*shape: int) -> np.ndarray[Any, Any]:
 
 
 class TestTransposes:
+    @pytest.mark.each_value
     @pytest.mark.parametrize("lanes", [4, 8, 16])
     @pytest.mark.parametrize(("rows", "columns"), [(16, 8), (32, 24), (48, 12)])
     def test_squares_are_shuffled_and_the_copy_is_the_same(
@@ -186,6 +187,7 @@ class TestRaggedEnds:
         a = matrix(5, size)
         np.testing.assert_array_equal(called(copied_raggedly(), a, nothing(5, size)), a)
 
+    @pytest.mark.each_value
     @pytest.mark.parametrize("lanes", [4, 8, 16])
     @pytest.mark.parametrize("size", SIZES)
     def test_the_rest_of_plain_arithmetic_is_written_under_a_mask(

@@ -58,6 +58,7 @@ def ran(module: Any, a: Array, scale: Array, kind: str) -> Array:
     return result
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("inlined", [False, True])
 @pytest.mark.parametrize(
     ("make", "kind"), [(floored, "float32"), (cast, "int32"), (clipped, "int8")]

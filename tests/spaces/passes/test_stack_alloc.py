@@ -38,6 +38,7 @@ def compiled(module: Any) -> Any:
     return tvm.compile(module, target=target, tir_pipeline=tir_pipeline(target))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("width", "allocated"), [(64, False), (300, False), (4096, False), (4097, True)]
 )

@@ -139,6 +139,7 @@ def library_after_one() -> Any:
     return library(with_whole_tiles(tiled_product()))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("way", [VERSIONED, CLAMPED])
 @pytest.mark.parametrize("rows", SIZES)
 def test_any_number_of_rows_is_computed(rows: int, way: int) -> None:

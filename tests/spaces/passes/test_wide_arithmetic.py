@@ -113,6 +113,7 @@ def compute(module: Any, *arrays: Array, out: Array) -> Array:
     return tensors[-1].numpy().astype("float64")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("vectors", [False, True], ids=["one by one", "vectors"])
 @pytest.mark.parametrize("staged", [False, True], ids=["at once", "staged"])
 @pytest.mark.parametrize("body", NUMPY, ids=lambda body: body.__name__)

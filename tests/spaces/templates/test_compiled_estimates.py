@@ -33,7 +33,6 @@ AMPERE, HOPPER = (
 )
 EACH = 50
 """One of so many settings is looked at, from the best predicted on."""
-MOST = 4
 MAIN = "main_kernel"
 """Before one that adds up what its blocks have left."""
 
@@ -98,11 +97,14 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("number", [2, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", CASES)
-def test_launches_ask_for_the_shared_memory_that_a_template_counts_on(name: str) -> None:
+def test_launches_ask_for_the_shared_memory_that_a_template_counts_on(
+    name: str, number: int
+) -> None:
     case = CASES[name]
     space = case.space()
-    for knobs in space.ranked[::EACH][:MOST]:
+    for knobs in space.ranked[::EACH][:number]:
         watch, module = LaunchWatch(), space.write(of_knobs(knobs, space.name)).mod
         compile_kernel(module, parse_target(case.target), None, (watch.instrument(),))
         asked_bytes = watch.shared_bytes[MAIN]

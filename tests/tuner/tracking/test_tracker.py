@@ -283,11 +283,17 @@ def hanging_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def dead_uri() -> str:
-    """An address where nobody listens."""
+def no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trackers take no samples of the machine, of which a slow one takes more: they wait too."""
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+
+
+@pytest.fixture
+def dead_uri() -> Iterator[str]:
+    """An address where nobody listens, and that nobody else is given meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @contextmanager
@@ -351,6 +357,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 class TestProcess:
+    @pytest.mark.usefixtures("no_samples")
     def test_a_server_that_hangs_costs_the_session_only_its_deadline(
         self, tmp_path: Path, hanging_server: str
     ) -> None:
@@ -367,6 +374,7 @@ class TestProcess:
         assert "--drain 60" in outcome.warning
         assert "\n" not in outcome.warning
 
+    @pytest.mark.usefixtures("no_samples")
     def test_nobody_waits_for_a_server_that_is_gone(self, tmp_path: Path, dead_uri: str) -> None:
         with observing(tmp_path) as observer:
             observer.on_start([CONV])

@@ -94,6 +94,7 @@ def test_a_search_without_its_driver_goes_on_and_is_stopped(
     code = ENDED_BY_SIGNAL
     while code == ENDED_BY_SIGNAL:  # it answers for some seconds more, for others who watch
         assert time.monotonic() < until_s, "the search does not go"
+        time.sleep(2.0)  # each command starts a process, which takes as long
         code, _, err = finished(environment, "attach", str(run))
     assert code == 1
     assert "no search is at work on" in err

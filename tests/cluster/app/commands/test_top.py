@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from tuner.storage.facts import Defaults, Tasks
 from tuner.storage.sqlite_store import SqliteStore
 from tuner.task import Task
 
+_PATIENCE_S = 60.0
 TASK = Task("key", "gemm", "{}", "{}", 1.0, 1e6)
 
 
@@ -176,21 +179,25 @@ def test_without_arguments_all_that_work_here_and_lie_below(
 
 
 def test_who_looks_in_vain_says_so_and_looks_on() -> None:
-    looks = iter([ZeroDivisionError("a defect"), [RunSummary(name="x", state="at work")]])
+    calls, mended, seen_again = count(), threading.Event(), threading.Event()
 
     def source(now_s: float) -> list[RunSummary]:
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        number = next(calls)
+        if number == 0:
+            raise ZeroDivisionError("a defect")
+        assert mended.wait(_PATIENCE_S)
+        if number > 1:  # what it saw when it was called before is shown
+            seen_again.set()
+        return [RunSummary(name="x", state="at work")]
 
     looking = Looking(source, "x", every_s=0.01)
-    until_s = time.monotonic() + 30
-    while looking.last()[0].state != "at work":
-        assert time.monotonic() < until_s
+    looking.wait(_PATIENCE_S)
+    assert "a defect" in looking.last()[0].state
+    mended.set()
+    assert seen_again.wait(_PATIENCE_S)
+    assert looking.last()[0].state == "at work"
     looking.stop()
-    looking.join(5.0)
-    assert looking.last()[0].state == "at work" or "a defect" in looking.last()[0].state
+    looking.join(_PATIENCE_S)
 
 
 def test_those_who_look_are_stopped_at_once_and_waited_for_together() -> None:

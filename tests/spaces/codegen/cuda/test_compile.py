@@ -153,6 +153,7 @@ def code_of(binary: bytes, folder: Path) -> list[str]:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("fast_math", [False, True])
 @pytest.mark.parametrize("source", [TVM_S, TANH, SPILLING, WARPGROUP])
 def test_the_library_makes_the_code_of_nvcc(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ _SIZES = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128}
 _OTHERS = {("CALL", "ABS"), ("SYNCS", "CCTL")}
 """Instructions of their own, that the disassembler calls by the name of another."""
 _MATRICES = {"2": 64, "4": 128}
+
+
+@cache
+def compiled(architecture: int) -> bytes:
+    return compile_cuda(SOURCE, f"sm_{architecture}").binary
 
 
 def disassemble(binary: bytes, folder: Path) -> list[re.Match[str]]:
@@ -60,7 +66,7 @@ def target_of(line: re.Match[str]) -> int:
 def test_every_instruction_is_read_as_the_disassembler_reads_it(
     architecture: int, tmp_path: Path
 ) -> None:
-    binary = compile_cuda(SOURCE, f"sm_{architecture}").binary
+    binary = compiled(architecture)
     (text,) = kernel_texts(binary).values()
     code, lines = read_code(text, architecture), disassemble(binary, tmp_path)
     assert code is not None
@@ -81,7 +87,7 @@ def test_each_name_is_that_of_an_instruction_of_some_architecture() -> None:
     """What is named here and never seen was never compared."""
     seen: set[str] = set()
     for architecture in (75, 80, 89, 90, 100):
-        (text,) = kernel_texts(compile_cuda(SOURCE, f"sm_{architecture}").binary).values()
+        (text,) = kernel_texts(compiled(architecture)).values()
         code = read_code(text, architecture)
         assert code is not None
         seen |= {name.partition(".")[0] for name in code.names}

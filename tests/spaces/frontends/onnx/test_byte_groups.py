@@ -96,6 +96,7 @@ def test_a_cut_that_bytes_do_anyway_takes_no_node() -> None:
     compare(proto, fed(), steps=1)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("group", [1, 2, 4])
 @pytest.mark.parametrize("data", ["int8", "uint8"])
 @pytest.mark.parametrize("weight", ["int8", "uint8"])
@@ -142,6 +143,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", PRODUCTS)
 @pytest.mark.parametrize("rounds", [True, False])
 def test_products_with_weights(kind: str, rounds: bool) -> None:
@@ -168,6 +170,7 @@ def test_a_product_of_two_rows_of_bytes() -> None:
     compare(proto, fed(6, 9), steps=1)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("operator", "shape"),
     [
@@ -239,6 +242,7 @@ def test_layers_that_differ_in_scales_alone_are_one_program() -> None:
 ADDED = "e = QuantizeLinear(x, ks, kz) f = DequantizeLinear(e, ks, kz)"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("total", "rounded"), [("Add(d, f)", 2), ("Add(f, bias)", 1), ("Add(bias, d)", 1)]
 )

@@ -151,6 +151,7 @@ def test_prompts_and_steps_with_a_growing_cache(
     check(proto, (5, 0, (5,)), (1, 5, (6,)), (1, 9, (10, 10)), (3, 4, (7,)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("said", [{}, {"local_window_size": 2}], ids=["all", "a window"])
 def test_a_batch_of_several_lengths(said: Mapping[str, Any], dtype: str) -> None:

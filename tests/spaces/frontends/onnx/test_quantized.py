@@ -37,6 +37,7 @@ def numbers(dtype: str, *shape: int) -> Any:
     return RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pads", ["0, 0, 0, 0", "1, 2, 0, 1"])
 @pytest.mark.parametrize("more", ["", ", strides = [2, 1], dilations = [1, 2]"])
 def test_a_convolution_of_bytes_has_exact_sums(pads: str, more: str) -> None:
@@ -91,6 +92,7 @@ def products() -> Iterator[Any]:
             yield pytest.param(left, right, known, marks=marks, id=f"{left}-{right}-{said}")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("left", "right", "known"), [*products()])
 def test_an_integer_product_takes_its_zero_points_off(left: str, right: str, known: bool) -> None:
     shapes = {"": (), "one": (), "rows": (6,), "columns": (5,)}
@@ -164,6 +166,7 @@ def test_halves_are_rounded_to_even_and_what_is_far_out_is_cut_off() -> None:
     compare(proto, fed)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("each", ["", "<axis = 0>"], ids=["one scale", "a scale for each row"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_what_is_quantized_is_rounded_to_even(each: str, dtype: str) -> None:

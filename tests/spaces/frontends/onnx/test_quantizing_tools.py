@@ -99,6 +99,7 @@ def network(kind: str) -> tuple[Any, dict[str, Array]]:
 STEPS = {"float16": 1e-2}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("kind", ["convolutions", "a layer of Bert"])
 def test_networks_that_are_quantized_as_a_whole(kind: str, tool: str, tmp_path: Path) -> None:

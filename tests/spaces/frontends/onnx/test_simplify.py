@@ -101,6 +101,7 @@ OTHERS = ((4,), (4, 1), (1, 1, 4, 1), (2, 1, 1, 1), (1, 4, 4, 1), (1, 1, 1, 1, 1
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shape", CHANNELS)
 def test_a_number_for_each_channel_goes_into_the_convolution(
@@ -119,6 +120,7 @@ def test_quotients_and_differences_do_so(then: str) -> None:
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", OTHERS)
 def test_a_constant_along_another_axis_stays(operator: str, shape: Sequence[int]) -> None:
     for then in ("Mul(t, k)", "Add(t, k)"):
@@ -140,6 +142,7 @@ def test_a_constant_that_makes_the_result_larger_stays() -> None:
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("rank", [3, 4, 5])
 def test_a_batch_norm_goes_into_the_convolution(operator: str, rank: int) -> None:
     stats = {"s": drawn(4), "o": drawn(4), "m": drawn(4), "v": np.abs(drawn(4)) + 1}

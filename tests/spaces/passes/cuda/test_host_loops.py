@@ -42,6 +42,7 @@ def test_a_loop_that_is_bound_to_no_thread_is_refused_by_name() -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("axis", [0, 1, 2, -2])
 @pytest.mark.parametrize("name", ["sort", "argsort", "topk"])
 def test_sorting_along_any_axis_is_done_by_threads(name: str, axis: int) -> None:

@@ -57,6 +57,8 @@ DECODE = ("plain", Sizes(32, 1, 4096, 128, 128, 32))
 GROUPED = ("causal", Sizes(32, 1, 4096, 128, 128, 8))
 OPEN = ("open", Sizes(32, "m", "n", 128, 128, 8))
 LARGE = {"prompt": PROMPT, "short": SHORT, "decode": DECODE, "grouped": GROUPED, "open": OPEN}
+ON_BOTH = {"prompt", "decode"}
+"""Those that are compiled for Hopper in `make test`, too."""
 
 
 def space_of(name: str, sizes: Sizes, target: str = AMPERE) -> KnobSpace:
@@ -253,11 +255,13 @@ def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("name", "sizes"), LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ON_BOTH else pytest.mark.long) for n in LARGE]
+)
 def test_the_best_predicted_for_hopper_multiply_in_warpgroups_several_at_a_time(
-    name: str, sizes: Sizes, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
-    assembly = compile_best(name, sizes, HOPPER, tmp_path)
+    assembly = compile_best(*LARGE[name], HOPPER, tmp_path)
     assert {*re.findall(r"\bH\w*MMA\b", assembly)} == {"HGMMA"}
     # It waits once for the scores of a stage and once for its sums, and not for each product.
     assert len(re.findall(r"WARPGROUP\.DEPBAR", assembly)) == 2

@@ -80,6 +80,7 @@ def scheduled(module: Any, height: int) -> Any:
     return apply_best(best, CPU)(module)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rows", [1, 6, "m"], ids=["one row", "six rows", "open rows"])
 @pytest.mark.parametrize("name", sorted(FOLLOWS))
 def test_a_product_and_what_follows_it_are_one_program(name: str, rows: int | str) -> None:
@@ -101,6 +102,7 @@ def test_a_product_and_what_follows_it_are_one_program(name: str, rows: int | st
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rows", [1, 6, "m"], ids=["one row", "six rows", "open rows"])
 @pytest.mark.parametrize("name", sorted(FOLLOWS))
 def test_nothing_is_left_but_rounding_and_products(name: str, rows: int | str) -> None:

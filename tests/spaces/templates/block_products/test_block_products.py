@@ -175,6 +175,7 @@ def compare(program: Program, knobs: dict[str, int]) -> None:
 
 
 @runs
+@pytest.mark.each_value
 @pytest.mark.parametrize("inside", [k.IN_STEP, k.IN_CHUNK], ids=["in a step", "in a chunk"])
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_any_setting_computes_the_product(name: str, inside: int) -> None:
@@ -247,6 +248,7 @@ def test_a_kernel_reads_codes_packed(name: str) -> None:
     assert np.prod(codes.shape) == columns * depth * program.bits // 8
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("columns", [40, 71, 96])
 @pytest.mark.parametrize("cpu", ["znver4", "alderlake"])
 def test_tiles_reach_no_further_than_what_is_packed(cpu: str, columns: int) -> None:

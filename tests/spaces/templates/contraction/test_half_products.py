@@ -71,6 +71,7 @@ def template_of(task: Task) -> ContractionTemplate:
     return template
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("inside", [k.IN_STEP, k.IN_CHUNK], ids=["in a step", "in a chunk"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_setting_of_a_product_sums_in_float32(kind: str, inside: int) -> None:
@@ -95,6 +96,7 @@ def test_any_setting_of_a_product_sums_in_float32(kind: str, inside: int) -> Non
             np.testing.assert_allclose(got, np.maximum(sums, 0), rtol=eps, atol=1e-4)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_a_weight_in_halves_stays_in_halves(name: str, kind: str) -> None:

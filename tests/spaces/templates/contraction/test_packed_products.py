@@ -127,6 +127,7 @@ def compare(name: str, knobs: dict[str, int]) -> None:
         np.testing.assert_allclose(tensors[-1].numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("inside", WAYS.values(), ids=[*WAYS])
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_any_setting_computes_the_product(name: str, inside: int) -> None:

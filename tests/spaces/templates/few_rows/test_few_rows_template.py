@@ -120,6 +120,7 @@ def tile_of_best(task: Task, roles: Roles) -> FewTile:
     return tile_of(roles, space_for(task).ranked[0])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
 @pytest.mark.parametrize(("columns", "terms"), DECODE)
 def test_the_best_predicted_keep_all_multiprocessors_busy_with_wide_loads(
@@ -178,6 +179,7 @@ def least_s_of(template: Template, task: Task, **fixed: int) -> list[float]:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize(("target", "arch"), [(AMPERE, "sm_80"), (HOPPER, "sm_90a")])
 @pytest.mark.parametrize("terms", [4096, 11008])
 def test_the_best_predicted_have_many_wide_loads_under_way_and_no_spills(

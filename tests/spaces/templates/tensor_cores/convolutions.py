@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from spaces.lowering.extract_tasks import extract
@@ -182,6 +183,7 @@ def task_for(name: str, target: str = AMPERE) -> Task:
     return task_of_convolution(PROGRAMS[name], target)
 
 
+@cache
 def task_of_convolution(c: Convolution, target: str) -> Task:
     """The task of a convolution, lowered as a graph has it."""
     shapes = tuple((instance, 1.0) for instance in c.instances if instance)

@@ -62,6 +62,7 @@ def test_what_blocks_leave_of_open_sizes_is_counted_in_64_bits() -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("sizes", LARGE, ids=str)
 @pytest.mark.parametrize("name", ["NT", "NN"])
 def test_the_best_predicted_multiply_what_was_copied_ahead(

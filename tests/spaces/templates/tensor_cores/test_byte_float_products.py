@@ -173,6 +173,7 @@ def least_allowed(a: Array, b: Array, eps: float) -> Array:
     return found
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("target", "sums", "eps"),
     [(ADA, "float32", 2.0**-23), (ADA, "bfloat16", 2.0**-7), (HOPPER, "bfloat16", 2.0**-7)],
@@ -206,6 +207,7 @@ def test_the_check_allows_no_less_than_that(sums: str, eps: float) -> None:
         assert np.all(bound >= 0.999 * least_allowed(a, b, eps))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [ADA, HOPPER], ids=["ada", "hopper"])
 @pytest.mark.parametrize("sums", ["float32", "bfloat16"])
 def test_what_is_not_finite_comes_out_as_in_the_program(sums: str, target: str) -> None:

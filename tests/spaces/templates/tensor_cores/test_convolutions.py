@@ -85,6 +85,7 @@ def edited(task: Task, edits: Mapping[str, str]) -> None:
     assert not any("product" in n for n in names(task_of(from_source(text), AMPERE, name="edited")))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
 @pytest.mark.parametrize("name", ["3x3", "open images", "channels first"])
 def test_no_padded_copy_of_the_images_is_made(name: str, target: str) -> None:
@@ -129,6 +130,7 @@ def test_a_setting_is_estimated_on_all_shapes_as_on_each(target: str) -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("layer", [LAYER, OPEN, STEM], ids=["layer", "open", "stem"])
 @pytest.mark.parametrize(("target", "arch"), [(AMPERE, "sm_80"), (HOPPER, "sm_90a")])
 def test_the_best_predicted_multiply_on_tensor_cores_what_was_copied_ahead(

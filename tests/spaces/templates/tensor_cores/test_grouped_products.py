@@ -46,6 +46,7 @@ def kernel_for(target: str) -> Any:
     return load_kernel(build_artifact(written, target))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=["ampere", "hopper"])
 def test_each_row_is_multiplied_by_what_it_looks_up(target: str, groups: Any) -> None:

@@ -214,6 +214,7 @@ def test_no_estimate_is_below_what_tensor_cores_and_memory_take() -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("sizes", LARGE, ids=str)
 @pytest.mark.parametrize("name", ["NT", "NN"])
 def test_the_best_predicted_are_products_of_warpgroups_on_copied_tiles(
@@ -233,7 +234,9 @@ def test_the_best_predicted_are_products_of_warpgroups_on_copied_tiles(
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("a_blocks", "b_blocks"), CLUSTERS)
+@pytest.mark.parametrize(
+    ("a_blocks", "b_blocks"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.long), (2, 2)]
+)
 def test_blocks_of_a_cluster_copy_for_one_another(
     a_blocks: int, b_blocks: int, tmp_path: Path
 ) -> None:
@@ -255,6 +258,7 @@ def test_blocks_of_a_cluster_copy_for_one_another(
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("consumers", [1, 2, 3])
 def test_products_are_in_flight_together_and_no_sum_is_read_before_the_last(

@@ -37,6 +37,7 @@ def scores(heads: int, arch: str) -> Task:
     return set_shapes(task_of(program, target, name="scores"), SHAPES)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("heads", [1, 4])
 def test_a_setting_is_estimated_on_all_shapes_as_on_each(heads: int, arch: str) -> None:

@@ -136,6 +136,7 @@ DRAWS = (
 )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("terms", [LEAST_TERMS, 77, 2048])
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)

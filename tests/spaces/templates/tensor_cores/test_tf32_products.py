@@ -92,6 +92,7 @@ def test_one_product_is_estimated_to_take_less_than_three(arch: str) -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("how", [{"nt": True}, {}, {"tn": True}], ids=["NT", "NN", "TN"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_the_best_predicted_multiply_once_and_spill_nothing(

@@ -57,6 +57,7 @@ def test_threads_of_older_devices_multiply_windows_in_halves_too() -> None:
     assert NAME not in [t.name for t in templates_of(task_for("3x3", AMPERE))]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
 @pytest.mark.parametrize("name", ["3x3", "open images", "channels first"])
 def test_no_padded_copy_of_the_images_is_made(name: str, target: str) -> None:
@@ -89,6 +90,7 @@ def test_a_setting_is_estimated_on_all_shapes_as_on_each() -> None:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("layer", [LAYER, FIRST, OPEN], ids=["last", "first", "open"])
 @pytest.mark.parametrize(
     ("target", "arch"),

@@ -81,6 +81,7 @@ def test_other_types_and_sums_that_begin_with_a_bias_are_left_to_the_rules() -> 
 # ---- settings
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", [AMPERE, OLD], ids=["ampere", "old"])
 @pytest.mark.parametrize("name", ["NN", "NT", "odd TN", "open batch"])
 def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str, target: str) -> None:
@@ -246,6 +247,7 @@ def name_instruction(word: str) -> str:
 
 
 @needs_nvcc
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", [pytest.param("NN", marks=long), "NT"])
 @pytest.mark.parametrize("sizes", [*LARGE, *(pytest.param(cube, marks=long) for cube in CUBES)])
 @pytest.mark.parametrize("target", ARCHITECTURES, ids=ARCHITECTURES.get)
@@ -273,7 +275,7 @@ def test_the_best_predicted_multiply_almost_all_the_time_what_was_copied_ahead(
 
 
 @needs_nvcc
-@pytest.mark.parametrize("layout", ["NN", "NT"])
+@pytest.mark.parametrize("layout", ["NN", pytest.param("NT", marks=long)])
 def test_before_copies_went_ahead_loads_are_under_way_while_a_stage_is_multiplied(
     layout: str, tmp_path: Path
 ) -> None:
@@ -307,17 +309,20 @@ def test_shares_of_a_sum_are_left_in_vectors_and_added_by_a_second_kernel(tmp_pa
 
 
 @needs_nvcc
-def test_estimates_of_registers_are_near_what_the_compiler_takes_and_nothing_spills() -> None:
+@pytest.mark.parametrize("number", [1, pytest.param(8, marks=long)])
+def test_estimates_of_registers_are_near_what_the_compiler_takes_and_nothing_spills(
+    number: int,
+) -> None:
     space = space_for(product(HOPPER, 1000, 1000, 1000))
     rng = np.random.default_rng(0)
-    for place in rng.choice(len(space.ranked), 4, replace=False):
+    for place in rng.choice(len(space.ranked), number, replace=False):
         source = compile_setting(space, space.ranked[place], HOPPER).imports[0]
         for use in compile_cuda(source.inspect_source("cuda"), "sm_90a").uses.values():
             assert use.stack_bytes == use.spill_store_bytes == 0, space.ranked[place]
 
 
 @needs_nvcc
-@pytest.mark.parametrize("nt", [True, False])
+@pytest.mark.parametrize("nt", [True, pytest.param(False, marks=long)])
 def test_of_open_sizes_the_loop_has_no_branch_but_its_own(nt: bool, tmp_path: Path) -> None:
     shapes = tuple(
         (tuple(zip(("b", "k", "m", "n"), sizes, strict=True)), 1.0)

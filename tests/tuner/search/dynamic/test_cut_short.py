@@ -66,6 +66,7 @@ def true_loss(found: KernelSet, records: Sequence[Record]) -> float:
     return float(np.mean(ratios))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("pace", [0.9, 1.0, 1.2])
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.5, 0.8, 1.0])

@@ -59,6 +59,7 @@ def test_floats_become_integers_as_in_onnxruntime(source: str) -> None:
     compare(converting(x, *kinds, opset=17), {"x": x})
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("kind", SMALL)
 def test_floats_of_8_bits_are_rounded_and_saturated(kind: str, saturate: int) -> None:
@@ -80,6 +81,7 @@ def read_types(proto: Any, feeds: Feeds) -> list[Array]:
     return [*by_reference(proto, feeds)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("mode", ["up", "down", "nearest"])
 def test_scales_are_rounded_by_mode(mode: str, saturate: int) -> None:

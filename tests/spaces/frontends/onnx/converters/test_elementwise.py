@@ -104,6 +104,7 @@ def test_integers_divide_and_shift_as_onnx_says(dtype: str) -> None:
     compare(model(INTEGERS, opset=28, **feeds), feeds, peer=by_reference)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("base", ["int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("exponent", ["int32", "int64", "float32"])
 def test_a_power_has_the_type_of_its_base(base: str, exponent: str) -> None:

@@ -49,6 +49,7 @@ def model(
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -84,6 +85,7 @@ def test_top_k_of_opset_10_has_an_operand() -> None:
     assert "1 elements more than there are" in said
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("at_run", [False, True])
 @pytest.mark.parametrize(
     ("begins", "ends", "axes", "steps"),
@@ -165,6 +167,7 @@ def test_places_out_of_range_are_refused(operator: str, places: Any, said: Any) 
     assert "there is no place" in said
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("reduction", ["add", "mul"])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
 def test_scatter(reduction: str, dtype: str) -> None:

@@ -60,6 +60,7 @@ def test_zero_points_of_every_type(kind: str) -> None:
     compare(proto, {"x": X}, peer=by_reference)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("scale", "attributes"),
     [

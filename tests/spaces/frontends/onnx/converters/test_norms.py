@@ -21,6 +21,7 @@ def ones(*shape: int, dtype: str = "float32") -> Array:
     return (np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape) / 3).astype(dtype)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_layers_in_each_type_along_each_axis(dtype: str, axis: int) -> None:
@@ -50,6 +51,7 @@ def test_usual_layers_are_one_program() -> None:
     assert number_of_programs(module) == 1
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize(("axis", "shape"), [(0, (2, 3, 4)), (1, (3, 4)), (1, (4,))])
 def test_root_mean_squares(dtype: str, axis: int, shape: tuple[int, ...]) -> None:
@@ -70,6 +72,7 @@ def test_instances_with_large_values(dtype: str) -> None:
     beside("InstanceNormalization", {"x": x}, fixed=fixed, within=near)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("opset", [18, 21])
 @pytest.mark.parametrize("mean", [0, 300])
@@ -105,6 +108,7 @@ def test_a_constant_has_no_variance() -> None:
     beside("MeanVarianceNormalization", {"x": x}, opset=13, peer=values(np.zeros_like(x)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_lengths(p: int, axis: int) -> None:

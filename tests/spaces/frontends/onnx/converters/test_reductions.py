@@ -20,6 +20,7 @@ ALL = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
 @pytest.mark.parametrize("operator", ALL)
 def test_results_have_the_types_of_their_operands(operator: str, dtype: str) -> None:
@@ -27,6 +28,7 @@ def test_results_have_the_types_of_their_operands(operator: str, dtype: str) -> 
     beside(operator, {"x": whole}, axes=[1], opset=11, within=1e-2 if dtype == "float16" else 1e-5)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("axes", "said"),
     [
@@ -58,6 +60,7 @@ def test_means_of_integers_are_rounded_towards_zero() -> None:
     beside("ReduceMean", {"x": x}, axes=[1], peer=values(np.array([[-2], [2]], "int32")))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("operator", "sign"), [("ReduceMax", -1), ("ReduceMin", 1)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_extremes_of_infinities(operator: str, sign: int, dtype: str) -> None:
@@ -99,6 +102,7 @@ def test_reductions_of_nothing(operator: str) -> None:
     compare(parsed(text), {"x": X}, peer=by_reference)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("said", [{}, {"select_last_index": 1}, {"keepdims": 0, "axis": -2}])
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "int32"])
@@ -107,6 +111,7 @@ def test_places_of_extremes(operator: str, said: dict[str, Any], dtype: str) -> 
     beside(operator, {"x": x}, **said)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("operator", "sign"), [("ArgMax", -1), ("ArgMin", 1)])
 @pytest.mark.parametrize("last", [0, 1])
 def test_places_of_infinities(operator: str, sign: int, last: int) -> None:
@@ -119,6 +124,7 @@ def test_axes_of_places_may_be_counted_from_the_end_in_old_versions() -> None:
     beside("ArgMax", {"x": X}, axis=-1, opset=8)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "said", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}]
 )

@@ -14,6 +14,7 @@ inf = np.inf
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("opset", [11, 13])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
@@ -46,6 +47,7 @@ def test_a_row_of_nothing_has_its_largest_element_first() -> None:
     beside("Hardmax", {"x": np.full((1, 2), -inf, "float32")}, opset=13, peer=values(wanted))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("mask", ["bool", "float32"])
 def test_attention_of_rows_that_are_masked_whole(mask: str, fed: bool) -> None:

@@ -42,6 +42,7 @@ REGIONS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize(
     ("opset", "samples", "said"),
@@ -69,6 +70,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("centers", [0, 1])
 @pytest.mark.parametrize(
     "operands",
@@ -109,6 +111,7 @@ def test_as_many_overlaps_as_allowed_are_kept() -> None:
     compare(one_node("NonMaxSuppression", fed), fed)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("dims", [(1, 6, 2, 3), (2, 5, 4), (2, 5)])
 def test_responses_of_neighbours(dims: tuple[int, ...], size: int) -> None:

@@ -51,6 +51,7 @@ CROP = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(
     "said",
@@ -79,6 +80,7 @@ def test_makes_images_of_what_onnxruntime_does(said: dict[str, Any], mode: str) 
     compare(resize((1, 2, 5, 6), mode=mode, **said), drawn(1, 2, 5, 6), within=1e-4)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 @pytest.mark.parametrize("transformation", ["half_pixel", "asymmetric", "align_corners"])
 def test_rounds_to_the_nearest_as_said(rounding: str, transformation: str) -> None:
@@ -144,6 +146,7 @@ def test_large_whole_numbers_stay_what_they_are() -> None:
     compare(resize((1, 1, 2, 2), dtype=TensorProto.INT32, scales=[1, 1, 2, 2]), x)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(
     "said",

@@ -46,6 +46,7 @@ def drawn(*dims: int, dtype: str = "float32") -> Any:
     return {"x": (RNG.standard_normal(dims) * 9).astype(dtype)}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("automatic", ["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize(
     ("size", "wanted", "kernel", "said"),
@@ -81,6 +82,7 @@ def test_a_shape_beyond_reach_is_refused() -> None:
     assert "its output_shape [12, 6] is larger" in refusal(proto)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("automatic", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 def test_pools_with_automatic_padding(operator: str, automatic: str) -> None:
