@@ -58,8 +58,8 @@ def lower(module: Any, target: Any) -> Any:
     are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
     constants are folded, transposed convolutions become convolutions, and weights that only ever
     meet padding are left out; convolutions, on a GPU those in halves, and the operators between
-    them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
-    and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
+    them move to channels-last where that pays; sums of bytes that become bytes are one program;
+    operators become tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
     at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
     result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
     and with `tuner.tir_pipeline`, which makes the code that was measured.
