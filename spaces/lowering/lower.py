@@ -53,16 +53,17 @@ _LOWERED = "tuner.lowered"
 def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
-    In order: squares and cubes become products, indices are kept within their tables,
-    batch norms are folded into the convolutions before them where these have constant weights, and
-    are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
-    constants are folded, transposed convolutions become convolutions, and weights that only ever
-    meet padding are left out; convolutions, on a GPU those in halves, and the operators between
-    them move to channels-last where that pays; sums of bytes that become bytes are one program;
-    operators become tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
-    at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
-    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
-    and with `tuner.tir_pipeline`, which makes the code that was measured.
+    In order: squares and cubes become products, indices are kept within their tables, batch norms
+    are folded into the convolutions before them where these have constant weights, and are a
+    product and a sum elsewhere, the remaining inference-only operators are decomposed, constants
+    are folded, transposed convolutions become convolutions, and weights that only ever meet padding
+    are left out; convolutions, on a GPU those in halves, and the operators between them move to
+    channels-last where that pays; sums of bytes that become bytes are one program; operators become
+    tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept
+    as such, since they cost nothing at run time. On a CPU, programs name their constant operands in
+    `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
+    default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
+    was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
