@@ -126,17 +126,20 @@ def _pick(a: Any, b: Any, pick: _Pick) -> Any:
     from tvm import te
 
     shapes = [tuple(getattr(operand, "shape", ())) for operand in (a, b)]
-
-    def at(operand: Any, place: Sequence[Any]) -> Any:
-        if not hasattr(operand, "shape"):
-            return operand
-        inner = place[len(place) - len(operand.shape) :]
-        pairs = zip(operand.shape, inner, strict=True)
-        return operand[tuple(0 if tvm_compat.as_int(d) == 1 else i for d, i in pairs)]
-
     return te.compute(
-        _broadcast(*shapes), lambda *place: pick(at(a, place), at(b, place)), name="compute"
+        _broadcast(*shapes),
+        lambda *place: pick(read_broadcast(a, place), read_broadcast(b, place)),
+        name="compute",
     )
+
+
+def read_broadcast(operand: Any, place: Sequence[Any]) -> Any:
+    """What a tensor holds at a place of one that it is broadcast to; a number as it is."""
+    if not hasattr(operand, "shape"):
+        return operand
+    inner = place[len(place) - len(operand.shape) :]
+    pairs = zip(operand.shape, inner, strict=True)
+    return operand[tuple(0 if tvm_compat.as_int(d) == 1 else i for d, i in pairs)]
 
 
 def _broadcast(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import nan_kept, tvm_compat
 from spaces.ir.guard import note
-from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.byte_float_products import cast_in_products
@@ -26,9 +25,10 @@ from spaces.lowering.index_bounds import bound_indices
 from spaces.lowering.layouts.channels_last import channels_last
 from spaces.lowering.layouts.gains import Gains
 from spaces.lowering.layouts.transposed import without_transposed
+from spaces.lowering.linear import steps
+from spaces.lowering.linear.sums import add_in_steps
 from spaces.lowering.plain_shapes import with_plain_shapes
 from spaces.lowering.relax_passes import (
-    add_in_steps,
     affine_batch_norms,
     broadcast_infinities,
     move_biases_into_batch_norms,
@@ -53,16 +53,17 @@ _LOWERED = "tuner.lowered"
 def lower(module: Any, target: Any) -> Any:
     """Lower a model to fused tensor programs, weights folded in.
 
-    In order: squares and cubes become products, indices are kept within their tables,
-    batch norms are folded into the convolutions before them where these have constant weights, and
-    are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
-    constants are folded, transposed convolutions become convolutions, and weights that only ever
-    meet padding are left out; convolutions, on a GPU those in halves, and the operators between
-    them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
-    and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
-    at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
-    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
-    and with `tuner.tir_pipeline`, which makes the code that was measured.
+    In order: squares and cubes become products, indices are kept within their tables, batch norms
+    are folded into the convolutions before them where these have constant weights, and are a
+    product and a sum elsewhere, the remaining inference-only operators are decomposed, constants
+    are folded, transposed convolutions become convolutions, and weights that only ever meet padding
+    are left out; convolutions, on a GPU those in halves, and the operators between them move to
+    channels-last where that pays; sums of bytes that become bytes are one program; operators become
+    tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept
+    as such, since they cost nothing at run time. On a CPU, programs name their constant operands in
+    `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
+    default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
+    was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
@@ -150,7 +151,7 @@ def infer(module: Any) -> Any:
     tidy = Sequential([transform.Normalize(), *passes])
     merged = Sequential([transform.Normalize(), transform.FoldBatchnormToConv2D(), tidy])
     inferred = Sequential([transform.DecomposeOpsForInference(), tidy])
-    plain = add_in_steps(multiply_powers(broadcast_infinities(tidy(module))))
+    plain = multiply_powers(broadcast_infinities(tidy(module)))
     prepared = merged(move_biases_into_batch_norms(bound_indices(plain)))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(fold(prepared))
@@ -184,7 +185,7 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
     from tvm.relax import transform
 
     chosen = [
-        transform.LegalizeOps(legalizations()),
+        transform.LegalizeOps(nan_kept.legalizations() | steps.legalizations()),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
@@ -195,6 +196,7 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
         transform.DeadCodeElimination(),
         transform.CanonicalizeBindings(),
     ]
+    module = add_in_steps(module)
     if packs_weights:
         module, narrow = hold_packed(widen_products(module), "narrow_weight")
         packed = {**packed, **narrow}

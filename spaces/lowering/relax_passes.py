@@ -11,7 +11,6 @@ from spaces.ir import tvm_compat
 from spaces.lowering.relax_rewrite import (
     constant,
     rank,
-    round_to_bytes,
     with_graphs,
     with_weighted_calls,
 )
@@ -73,42 +72,6 @@ def affine_batch_norms(module: Any) -> Any:
         return relax.op.add(relax.op.multiply(found[data], factor), term)
 
     return _rewritten(module, is_tuple_get_item(norm, 0), affine)
-
-
-def add_in_steps(module: Any) -> Any:
-    """Turn sums of what stands for bytes that become bytes again into sums of the result's steps,
-    without a division: as onnxruntime adds bytes. One that is next to a tie may be one step off."""
-    from tvm.relax.dpl import is_const, is_op, wildcard
-
-    sides = [(wildcard(), is_const(), is_const(), is_const()) for _ in range(2)]
-    terms = [is_op("relax.dequantize")(*operands[:3]) for operands in sides]
-    either = [term | operands[3] for term, operands in zip(terms, sides, strict=True)]
-    scale, zero = is_const(), is_const()
-    total = is_op("relax.add")(*either)
-
-    def change(matched: Any, found: Any) -> Any:
-        from tvm import relax
-
-        step, dtype = found[scale].value.numpy(), str(matched.ty.dtype)
-        steps = []
-        for term, (data, by, none, known) in zip(terms, sides, strict=True):
-            if term not in found:
-                steps.append(constant(found[known].value.numpy() / step))
-                continue
-            call = found[term]
-            ratio = found[by].value.numpy() / step
-            real = relax.op.dequantize(
-                found[data], constant(ratio), found[none], axis=call.attrs.axis
-            )
-            steps.append(real)
-        real_zero = constant(found[zero].value.numpy().astype(str(step.dtype)))
-        one = step.shape == (1,) and real_zero.value.numpy().shape == (1,)
-        floats = str(found[total].ty.dtype) == str(step.dtype)
-        if not one or not floats or dtype not in ("int8", "uint8"):
-            return matched
-        return round_to_bytes(relax.op.add(*steps), real_zero, dtype)
-
-    return _rewritten(module, is_op("relax.quantize")(total, scale, zero), change)
 
 
 def multiply_powers(module: Any) -> Any:

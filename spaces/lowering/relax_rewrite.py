@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-import numpy as np
-
 from spaces.ir import tvm_compat
 
 
@@ -31,22 +29,6 @@ def constant(array: Any) -> Any:
     from tvm import relax
 
     return relax.const(array, str(array.dtype))
-
-
-def round_to_bytes(steps: Any, zero: Any, dtype: str) -> Any:
-    """Numbers of steps as integers of a type, rounded to even, and cut off at what it holds.
-
-    Args:
-        zero: what stands for zero, of float32.
-    """
-    from tvm.relax import op
-
-    limits = np.iinfo(dtype)
-    # Adding and taking off a large number would be left out by TVM where both meet in a schedule.
-    moved = op.round(steps)
-    if not (tvm_compat.is_constant(zero) and not np.any(zero.value.numpy())):
-        moved = op.add(moved, zero)
-    return op.astype(op.clip(moved, float(limits.min), float(limits.max)), dtype)
 
 
 SUMMING = frozenset(

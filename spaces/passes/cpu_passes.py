@@ -13,6 +13,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.byte_floats import with_exact_conversions
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
+from spaces.passes.arithmetic.roundings import with_rounding_casts
 from spaces.passes.bf16.arithmetic import with_wide_arithmetic
 from spaces.passes.bf16.dots import with_pair_dots
 from spaces.passes.idle_steps import without_idle_steps
@@ -25,7 +26,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 4
+VERSION = 5
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -59,6 +60,8 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_narrow_indices,
     # Divisions by a value that all lanes share become products, and exponentials arithmetic.
     with_reciprocals,
+    # Whether a quotient is rounded is seen no more after this.
+    with_rounding_casts,
     vectorised_math,
     # TVM's own arithmetic of bfloat16 does not reach into what these bind.
     with_wide_arithmetic,

@@ -126,6 +126,19 @@ def gate() -> Any:
     return te.create_prim_func([x, te.compute(x.shape, element)], index_dtype_override="int64")
 
 
+def bytes_of_floats() -> Any:
+    from spaces.lowering.linear.steps import round_steps
+
+    def make(x: Any) -> Any:
+        from tvm import te
+
+        return te.compute(
+            x.shape, lambda *at: round_steps(x[at] / 0.3, None, "uint8"), name="whole"
+        )
+
+    return one_tensor(make)
+
+
 PROGRAMS = {
     "softmax": softmax,
     "gelu": gelu,
@@ -137,6 +150,7 @@ PROGRAMS = {
     "bytes_as_floats": bytes_as_floats,
     "halves": halves,
     "gate": gate,
+    "bytes_of_floats": bytes_of_floats,
 }
 
 

@@ -16,12 +16,10 @@ import numpy as np
 from spaces.frontends.onnx.node import STANDARD_DOMAINS
 from spaces.frontends.onnx.simplifier.byte_products import Rounded, read_product, write_product
 from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
-from spaces.frontends.onnx.simplifier.linear_steps import BYTES, Steps, read_steps
+from spaces.frontends.onnx.simplifier.linear_steps import BYTES, MOVES, Steps, read_steps
 from spaces.frontends.onnx.simplifier.names_read import uses
 from spaces.frontends.onnx.simplifier.padding import attributes_of
-
-_MOVES = ("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators that give elements of their first operand."""
+from spaces.frontends.onnx.simplifier.unsigned_steps import round_to_unsigned
 
 
 def join_byte_groups(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) -> list[Any]:
@@ -31,11 +29,11 @@ def join_byte_groups(nodes: Iterable[Any], known: KnownTensors, kept: set[str]) 
         kept: values that others than nodes read.
     """
     listed = [*nodes]
+    moving = _Groups(listed, known, kept)
+    listed = [node for node in listed if moving.keeps(node)]
+    listed = round_to_unsigned(listed, known, kept)
     groups = _Groups(listed, known, kept)
-    rest: list[Any] = []
-    for node in listed:
-        rest += groups.join(node)
-    return rest
+    return [made for node in listed for made in groups.multiply(node)]
 
 
 class _Groups:
@@ -46,14 +44,20 @@ class _Groups:
         self._readers = {node.input[0]: node for node in nodes if node.input}
         self._gone: set[int] = set()
 
-    def join(self, node: Any) -> list[Any]:
-        """What a node becomes: itself, others, or nothing where one before it does its work."""
+    def keeps(self, node: Any) -> bool:
+        """Have a node move bytes, if it can; False for one whose work is done by one before it."""
+        if id(node) in self._gone:
+            return False
+        if node.domain in STANDARD_DOMAINS and node.op_type in MOVES:
+            self._move(node)
+        return True
+
+    def multiply(self, node: Any) -> list[Any]:
+        """What a node becomes: itself, a product of bytes, or nothing where one before it does its
+        work."""
         if id(node) in self._gone:
             return []
         if node.domain not in STANDARD_DOMAINS:
-            return [node]
-        if node.op_type in _MOVES:
-            self._move(node)
             return [node]
         product = read_product(node, self._dequantized, self._known)
         if product is None:
@@ -75,7 +79,6 @@ class _Groups:
         return self._readers.get(name) if self._read[name] == 1 else None
 
     def _move(self, node: Any) -> None:
-        """Have a node move bytes, if it can."""
         after = self._only_reader(node)
         before = self._dequantized(node.input[0])
         steps = read_steps(after, "QuantizeLinear", self._known)

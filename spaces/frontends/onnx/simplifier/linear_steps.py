@@ -12,6 +12,8 @@ from spaces.frontends.onnx.simplifier.known_tensors import Array, KnownTensors
 from spaces.frontends.onnx.simplifier.padding import attributes_of
 
 BYTES = ("int8", "uint8")
+MOVES = ("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators that give elements of their first operand."""
 _DOMAINS = (*STANDARD_DOMAINS, "com.microsoft")
 _FLOAT = 1
 """The number of float32 among ONNX's types."""

@@ -268,3 +268,51 @@ def test_a_sum_that_others_read_stays_one_of_floats() -> None:
         result="float[a,b,c,d]", ks=real(0.07), kz=np.int8(-4),
     )  # fmt: skip
     compare(proto, fed(), within=1e-4)
+
+
+def kinds_of_zeros(proto: Any) -> list[str]:
+    """The types of the first zero points of a graph's nodes, once it was made simpler."""
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    simplify(copy)
+    types = {tensor.name: tensor.data_type for tensor in copy.graph.initializer}
+    named = {2: "uint8", 3: "int8"}
+    return [named[types[n.input[2]]] for n in copy.graph.node if len(n.input) > 2]
+
+
+@pytest.mark.parametrize("zero", [-128, 5])
+@pytest.mark.parametrize("moves", ["", "MaxPool<kernel_shape = [2, 2]>"])
+def test_signed_bytes_that_nobody_sees_become_unsigned(moves: str, zero: int) -> None:
+    first = f"m = {moves}(d) n = QuantizeLinear(m, s, z) k = DequantizeLinear(n, s, z)"
+    proto = network(
+        f"""{first if moves else "k = DequantizeLinear(q, s, z)"} {WEIGHT} r = {CONV}(k, v, c)
+        p = QuantizeLinear(r, t, o) e = DequantizeLinear(p, t, o) y = Relu(e)""",
+        result="float[a,b,c,d]", z=np.int8(zero), o=np.int8(-7),
+    )  # fmt: skip
+    compare(proto, fed(), within=0.12)
+    assert set(kinds_of_zeros(proto)) == {"uint8"}
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        (f"{WEIGHT} r = {CONV}(d, v, c) {ROUND}", ["uint8", "uint8"]),
+        ("y = Transpose(q)", ["int8"]),
+    ],
+    ids=["what is between", "a result"],
+)
+def test_results_keep_their_type(body: str, kinds: list[str]) -> None:
+    proto = network(body, result="int8[a,b,c,d]", z=np.int8(3), o=np.int8(-9))
+    assert kinds_of_zeros(proto) == kinds
+    compare(proto, fed(), steps=1)
+
+
+def test_bytes_stay_signed_beside_unsigned_factors() -> None:
+    """CPUs multiply signed by unsigned bytes, either way around."""
+    proto = network(
+        f"v = DequantizeLinear(w, ws, wz) r = Conv(d, v) {ROUND}",
+        result="int8[a,b,c,d]", z=np.int8(5), o=np.int8(3),
+        w=drawn("uint8", 4, 4, 3, 3), ws=real(0.01), wz=np.uint8(131),
+    )  # fmt: skip
+    assert kinds_of_zeros(proto) == ["int8", "int8"]
+    compare(proto, fed(), steps=1)

@@ -21,7 +21,6 @@ import numpy as np
 from spaces.frontends.onnx.converters.elementwise.linear import LINEAR, as_tensor
 from spaces.frontends.onnx.node import Convert, Node
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import round_to_bytes
 
 _BYTES = ("int8", "uint8")
 _WIDE, _REAL = "int32", "float32"
@@ -96,8 +95,9 @@ def _along(builder: Any, numbers: Any, shape: Sequence[int]) -> Any:
     return builder.emit(relax.op.reshape(numbers, wanted))
 
 
-def _convolve(node: Node, builder: Any, kernel: int) -> Any:
-    """The sums of a convolution of operand 0 with another one, its weights.
+def _convolve(node: Node, builder: Any, kernel: int) -> tuple[Any, Any]:
+    """The sums of a convolution of operand 0 with another one, its weights, and an array that is to
+    be added to them; None for nothing.
 
     What it is padded with stands for zero. A zero point that is known and not 0 is laid around the
     bytes. For one that is not known zeros are, and it is taken off as often as an output's weights
@@ -114,7 +114,8 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
     weights = _operand(node, builder, kernel, [-1, *[1] * (rank + 1)])
     padding = [int(p) for p in said.get("pads", [0] * 2 * rank)]
     if weights.known_point != 0 or not tvm_compat.is_constant(weights.tensor):
-        return _windows(node, builder, data.centred(builder), weights.centred(builder), padding)
+        centred = data.centred(builder), weights.centred(builder)
+        return _windows(node, builder, *centred, padding), None
     point, kernel_of = data.known_point, weights.tensor
     missing = -kernel_of.value.numpy().shape[1] % _GROUP if said.get("group", 1) == 1 else 0
     if missing:
@@ -124,14 +125,14 @@ def _convolve(node: Node, builder: Any, kernel: int) -> Any:
         data = _Bytes(_pad(builder, data.tensor, missing, around, point or 0), data.point)
         padding = [0] * 2 * rank if point is not None else padding
     if point == 0:
-        return _windows(node, builder, data.tensor, kernel_of, padding)
+        return _windows(node, builder, data.tensor, kernel_of, padding), None
     taken = _weights_inside(node, kernel_of.value.numpy(), data.tensor, padding)
     if taken is None:
-        return _windows(node, builder, data.centred(builder), kernel_of, padding)
+        return _windows(node, builder, data.centred(builder), kernel_of, padding), None
     total = _windows(node, builder, data.tensor, kernel_of, padding)
     if point is None:
-        return builder.emit(total - builder.emit(data.point * relax.const(taken)))
-    return builder.emit(total - relax.const(point * taken))
+        return builder.emit(total - builder.emit(data.point * relax.const(taken))), None
+    return total, -point * taken
 
 
 def _weights_inside(node: Node, weight: Any, data: Any, padding: Sequence[int]) -> Any | None:
@@ -235,14 +236,16 @@ def _requantize(node: Node, builder: Any, total: Any, scales: tuple[Any, Any], o
         scales: of the two factors, in the shape that they multiply sums in.
         out: number of the operand that is the scale of the result; its zero point is the next.
     """
+    from tvm import relax
+
     emit = builder.emit
     scale, point = node.input(out), node.input(out + 1)
     if scale is None or point is None:
         raise node.refused("it does not say how its result is quantized")
     factor = as_tensor(_quotient(builder, *scales, _real(builder, scale.tensor(builder))))
     exact = emit(emit(total.astype(_REAL)) * factor)
-    zero = as_tensor(_real(builder, point.tensor(builder)))
-    return emit(round_to_bytes(exact, zero, point.dtype))
+    one, zero = relax.const(1.0, _REAL), as_tensor(point.tensor(builder))
+    return emit(relax.op.quantize(exact, one, zero, axis=-1, out_dtype=point.dtype))
 
 
 def _quotient(builder: Any, first: Any, second: Any, divisor: Any) -> Any:
@@ -272,15 +275,23 @@ def _scale(node: Node, builder: Any, number: int, shape: Sequence[int]) -> Any:
 
 
 def _conv_integer(node: Node, builder: Any) -> Any:
-    return _convolve(node, builder, 1)
+    from tvm import relax
+
+    total, term = _convolve(node, builder, 1)
+    return total if term is None else builder.emit(total + relax.const(term))
 
 
 def _quantize_conv(node: Node, builder: Any) -> Any:
     from tvm import relax
 
-    total = _convolve(node, builder, 3)
+    total, term = _convolve(node, builder, 3)
     rest = [1] * (len(tvm_compat.tensor_dims(total) or ()) - 2)
-    if (bias := node.input(8)) is not None:
+    bias = node.input(8)
+    if term is not None and bias is not None and bias.array is not None:
+        term, bias = term + bias.array.reshape(1, -1, *rest), None
+    if term is not None:
+        total = builder.emit(total + relax.const(term))
+    if bias is not None:
         spread = builder.emit(relax.op.reshape(bias.tensor(builder), [1, -1, *rest]))
         total = builder.emit(total + spread)
     scales = _scale(node, builder, 1, []), _scale(node, builder, 4, [-1, *rest])

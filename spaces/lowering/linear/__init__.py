@@ -1,0 +1,1 @@
+"""Integers that stand for numbers, (integer - zero) * scale: their programs, and sums of them."""
