@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -133,7 +134,7 @@ def describe(kind: str, arch: str, layout: str, sizes: Sizes) -> dict[str, Any]:
         refused.append(answer.error[:100])
     else:
         raise RuntimeError(f"{kind} {arch} {layout} {sizes}: no setting is built: {refused[:3]}")
-    estimate_s = float(space.describe(knobs).estimate_s)
+    estimate_s = space.describe(knobs).estimate_s or math.inf
     m, n, k = sizes
     left: Sizes = (m % _SMALL + _SMALL, n % _SMALL + _SMALL, k % _SMALL + _SMALL)
     _, small = open_space(kind, arch, layout, left)
