@@ -218,7 +218,34 @@ def _delivered() -> list[Goal]:
     ]  # fmt: skip
 
 
-GOALS: tuple[Goal, ...] = (*_peers(), *_dynamic(), *_delivered(), *_fleet())
+def _gpu() -> list[Goal]:
+    best, proposals = "gpu_goals", "gpu_feasible"
+    return [
+        Goal("GPU: best predicted products that are multiplied by other instructions", best,
+             at("summary.miss_instructions"), _MOST, 0,
+             "Hopper's warpgroups would cut factors of TF32 in place of rounding them, and take no "
+             "bytes whose rows lie next to one another: warps multiply these"),
+        Goal("GPU: of these, with loads of fewer than 16 bytes", best, at("summary.miss_loads"),
+             _MOST, 0, "where no row begins at a multiple of 16 bytes"),
+        Goal("GPU: of these, with fewer than three stages", best, at("summary.miss_stages"),
+             _MOST, 0),
+        Goal("GPU: of these, that spill", best, at("summary.miss_spills"), _MOST, 0),
+        Goal("GPU: of these, with a better predicted one that was refused", best,
+             at("summary.miss_refused"), _MOST, 0),
+        Goal("GPU: of these, with bank conflicts", best, at("summary.miss_bank_conflicts"), _MOST,
+             0),
+        Goal("GPU: FFMA of the innermost loop in float32, the least share", best,
+             at("summary.least_ffma_share"), _LEAST, 0.85),
+        Goal("GPU: CPU ms of a proposal, the mean of the slowest program", proposals,
+             of_rows(max, "mean_cpu_ms"), _MOST, 20),
+        Goal("GPU: drafts that give a proposal, the least share", proposals,
+             of_rows(min, "proposed"), _LEAST, 0.95),
+        Goal("GPU: proposals that are built, the least share", proposals,
+             of_rows(min, "feasible"), _LEAST, 0.95),
+    ]  # fmt: skip
+
+
+GOALS: tuple[Goal, ...] = (*_peers(), *_dynamic(), *_delivered(), *_fleet(), *_gpu())
 
 
 def table(results: Mapping[str, Result]) -> list[str]:

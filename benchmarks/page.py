@@ -2,9 +2,10 @@
 
     python -m benchmarks.page
 
-Every JSON file under `benchmarks/results/` is what a benchmark printed with `--json` or wrote with
-`--out`; the page says nothing that is not in them. A file is named after its benchmark; what comes
-after a dash tells several results of one benchmark apart, as in `versus_onnxruntime-resnet50`.
+Every JSON file in `benchmarks/results/` is what a benchmark printed with `--json` or wrote with
+`--out`, and so are those in `gpu/` that are made without a GPU; the page says nothing that is not
+in them. A file is named after its benchmark; what comes after a dash tells several results of one
+benchmark apart, as in `versus_onnxruntime-resnet50`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ _SAYS = {
     "dynamic_encoder": "The same for a transformer's layer (`benchmarks.dynamic_encoder`)",
     "as_user": "What a run measured and what a user of its library gets (`benchmarks.as_user`)",
     "fleet": "A fleet that grows, shrinks and breaks (`benchmarks.fleet`)",
+    "gpu_feasible": "Proposals for a GPU (`benchmarks.gpu.feasible`)",
+    "gpu_goals": "The best predicted products on a GPU, as compiled (`benchmarks.gpu.goals`)",
 }
+
+_OF_GPUS = ("gpu_feasible", "gpu_goals")
 
 Columns = Sequence[tuple[str, str]]
 """Head of each column, and where in a row its value is, keys joined by dots."""
@@ -163,6 +168,23 @@ _COLUMNS: dict[str, Columns] = {
         ("of what they could do", "efficiency"),
         ("the search's CPU ms for each", "search_cpu_ms_per_trial"),
     ),
+    "gpu_goals": (
+        ("kind", "kind"),
+        ("device", "arch"),
+        ("layout", "layout"),
+        ("sizes", "sizes"),
+        ("us, predicted", "predicted_us"),
+        ("TFLOPS, predicted", "predicted_tflops"),
+        ("tensor instructions", "tensor_instructions"),
+        ("loads", "loads"),
+        ("stages", "stages"),
+        ("registers", "registers"),
+        ("bytes spilled", "spilled_bytes"),
+        ("bank conflicts", "bank_conflicts"),
+        ("FFMA", "ffma_share"),
+        ("refused before", "refused"),
+        ("misses", "misses"),
+    ),
     "memory_bound": (
         ("program", "label"),
         ("bytes", "bytes"),
@@ -178,6 +200,14 @@ _COLUMNS: dict[str, Columns] = {
 }
 
 
+def read_results(results: Path = RESULTS) -> dict[str, Any]:
+    """The results in a folder, by the names of their sections."""
+    paths = {path.stem: path for path in sorted(results.glob("*.json"))}
+    of_gpus = {name: results / "gpu" / f"{name.removeprefix('gpu_')}.json" for name in _OF_GPUS}
+    paths |= {name: path for name, path in of_gpus.items() if path.exists()}
+    return {name: json.loads(path.read_text()) for name, path in paths.items()}
+
+
 def page(results: Path = RESULTS) -> str:
     """The text of the page, from the JSON files of a folder."""
     parts = [
@@ -186,7 +216,7 @@ def page(results: Path = RESULTS) -> str:
         "are one machine's on one day; what carries over are the ratios of one run. Brackets hold "
         "quartiles.\n",
     ]
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    found = read_results(results)
     if found:
         parts += ["## Goals\n", *table(found), ""]
     for name, result in found.items():

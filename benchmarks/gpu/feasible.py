@@ -3,7 +3,7 @@ kernels are built in a second.
 
     python -m benchmarks.gpu.feasible --out benchmarks/results/gpu/feasible.json
 
-Of each program of `benchmarks.gpu`'s and each architecture, `--count` drafts are carried out as a
+Of programs for all of our spaces and of each architecture, `--count` drafts are carried out as a
 search's first ones are, from all of the task's spaces; CPU time is given apart for the first, with
 which templates rank their settings. `--builds` of those that came out are built as builders build
 them, on all cores: a build that is refused, by TVM, by the compiler, for what a launch wants, or
@@ -21,13 +21,14 @@ import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.gpu.workloads import ON_A_DEVICE, Workload
+from benchmarks.gpu.workloads import ON_A_DEVICE
 from benchmarks.machine import about, spent_cpu_s
 from tuner.candidate import Candidate, Draft, without_version
 from tuner.files.atomic import write_bytes
@@ -61,12 +62,13 @@ def main() -> int:
     options = flags.parse_args()
     os.environ["TVM_COMPILE_FORCE_FALLBACK"] = "1"  # as in builders: the compiler is called by us
     cores = len(os.sched_getaffinity(0))
-    chosen = [w for w in ON_A_DEVICE if w.name in ({options.only} if options.only else {*_NAMES})]
+    programs = list_programs()
+    chosen = [options.only] if options.only else [*programs]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(cores, mp_context=context) as pool:
         rows = [
-            measure(pool, workload, arch, options.count, options.builds)
-            for workload in chosen
+            measure(pool, name, arch, programs[name](arch), options.count, options.builds)
+            for name in chosen
             for arch in _ARCHES
         ]
     said = {**about(), "cores": cores, "rows": rows}
@@ -77,13 +79,43 @@ def main() -> int:
     return 0
 
 
+def list_programs() -> dict[str, Callable[[str], Task]]:
+    """What makes the task of a program for an architecture, by the program's name: programs of
+    `benchmarks.gpu`, and some for spaces that those have nothing to do with."""
+    from spaces.targets.target import resolve_target
+    from tests.spaces.templates.gpu_memory.programs import task_for as memory_task
+    from tests.spaces.templates.gpu_memory.test_gpu_memory_template import TRANSPOSE
+    from tests.spaces.templates.tensor_cores import byte_products, convolutions, grouped_products
+    from tests.spaces.templates.tensor_cores.products import Sizes, task_with
+    from tuner.request.target_text import tf32
+
+    def target(arch: str) -> str:
+        return resolve_target(f'{{"kind":"cuda","arch":"{arch}"}}')
+
+    def bytes_nt(sizes: Sizes) -> Any:
+        return byte_products.matmul(sizes, nt=True)
+
+    def of(name: str) -> Callable[[str], Task]:
+        return lambda arch: by_name[name].task(target(arch))
+
+    by_name = {workload.name: workload for workload in ON_A_DEVICE}
+    large, experts = Sizes(2048, 2048, 2048), Sizes(4096, 1024, 1024, 8)
+    layer = convolutions.LAYER
+    return {name: of(name) for name in _NAMES} | {
+        "product tf32 2048": lambda arch: by_name["product f32 2048"].task(tf32(target(arch))),
+        "product int8 NT 2048": lambda arch: task_with(bytes_nt, large, target(arch)),
+        "experts bf16 4096x1024x1024": lambda arch: task_with(
+            grouped_products.turned, experts, target(arch)
+        ),
+        "convolution f16 3x3": lambda arch: convolutions.task_of_convolution(layer, target(arch)),
+        "transpose 4096x4096": lambda arch: memory_task(TRANSPOSE, target(arch)),
+    }
+
+
 def measure(
-    pool: ProcessPoolExecutor, workload: Workload, arch: str, count: int, builds: int
+    pool: ProcessPoolExecutor, name: str, arch: str, task: Task, count: int, builds: int
 ) -> dict[str, Any]:
     """The row of a program on an architecture."""
-    from spaces.targets.target import resolve_target
-
-    task = workload.task(resolve_target(f'{{"kind":"cuda","arch":"{arch}"}}'))
     proposals, cpu_s = propose(task, count)
     distinct = [*dict.fromkeys(proposals)]
     built = distinct[:: max(len(distinct) // builds, 1)][:builds]
@@ -92,7 +124,7 @@ def measure(
     wall_s = time.perf_counter() - began_s
     failures = Counter(said for status, said, _ in answers if status != Status.OK)
     return {
-        "program": workload.name,
+        "program": name,
         "arch": arch,
         "proposals": count,
         "proposed": len(proposals) / count,
@@ -126,14 +158,14 @@ def propose(task: Task, count: int) -> tuple[list[Candidate], list[float]]:
 
 def build(task: Task, candidate: Candidate) -> Build:
     """Build a candidate in this process."""
-    child, before_s = _child(), spent_cpu_s()
-    child.learn(task)
-    answer = child.build(task.key, candidate)
+    builder, before_s = child(), spent_cpu_s()
+    builder.learn(task)
+    answer = builder.build(task.key, candidate)
     return str(answer.status), answer.error[:100], spent_cpu_s() - before_s
 
 
 @cache
-def _child() -> BuildChild:
+def child() -> BuildChild:
     """A builder's, warm."""
     from actors.build_child import BuildChild
     from spaces.targets.target import resolve_target

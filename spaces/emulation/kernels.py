@@ -26,6 +26,8 @@ _SHARED = re.compile(
     r"(?P<type>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<names>\w+\s*(?:\[[^\]]*\]\s*)*"
     r"(?:,\s*\w+\s*(?:\[[^\]]*\]\s*)*)*);"
 )
+_OWN = re.compile(r"(?=\b__global__\b)")
+"""Where a kernel begins."""
 _DEFINITION = re.compile(
     r"(?P<head>__global__\s[^;{]*?\b\w+\s*\((?P<parameters>[^;{]*)\)\s*)"
     r"(?P<body>\{\n.*?)(?=\nextern|\Z)",
@@ -138,12 +140,17 @@ def _declare(found: re.Match[str], source: str, kernels: dict[str, _Kernel]) -> 
 
 
 def _watch_elements(body: str, source: str) -> str:
-    """Uses of elements of shared arrays say where they are; those of their addresses do not."""
+    """Uses of elements of shared arrays say where they are; those of their addresses do not. Other
+    kernels may have other arrays of the same names."""
+    numbers, each = count(), (_OWN.split(text) for text in (body, source))
+    return "".join(_watch_own(part, before, numbers) for part, before in zip(*each, strict=True))
+
+
+def _watch_own(body: str, source: str, numbers: Iterator[int]) -> str:
     declared = [name for found in _SHARED.finditer(source) for name in found["names"].split(",")]
     names = "|".join(sorted({name.partition("[")[0].strip() for name in declared}))
     if not names:
         return body
-    numbers = count()
 
     def watch(found: re.Match[str]) -> str:
         return f"emu::watch(__LINE__ * {_PLACES} + {next(numbers) % _PLACES}, {found['array']})["

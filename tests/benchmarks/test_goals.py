@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import operator
 
 from benchmarks.goals import GOALS, Goal, at, of_rows, table
-from benchmarks.page import RESULTS
+from benchmarks.page import read_results
 
-FOUND = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+FOUND = read_results()
 
 
 def test_every_goal_has_a_figure_in_the_repository() -> None:

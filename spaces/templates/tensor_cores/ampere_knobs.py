@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import HOPPER, Gpu, register_limit
 from spaces.templates.gpu_rates import ISSUED, MOST_LEFT_BYTES, SHARED_BYTES
+from spaces.templates.products.layout import UNIT
 from spaces.templates.products.product import Product
 from spaces.templates.products.runs import read_run_blocks, run_choices
 from spaces.templates.products.totals import SPLIT_COUNTS, SPLITS, count_left_bytes
@@ -29,6 +30,7 @@ from spaces.templates.tensor_cores.tile import (
     Element,
     count_block_bytes,
     count_places,
+    count_rows,
     count_stage_bytes,
     fits_lines,
 )
@@ -45,6 +47,10 @@ _OTHER_REGISTERS = 56
 """Of a thread, besides its sums and factors: addresses of what it copies and reads."""
 _APART_REGISTERS = 32
 """Of a thread that takes factors apart: what it loaded, and sums of instructions under way."""
+_WORD_REGISTERS, _PIECE_REGISTERS = 56, 2
+"""More of a thread that takes factors apart which it reads word by word, since their rows lie next
+to one another; and of each of its copies of such, where a line is no power of two of these. As far
+as the compiler's spills tell."""
 _WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
 """Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
 cores: those of instructions under way, of which the compiler has many at once."""
@@ -173,6 +179,7 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
         product: of the largest shape.
     """
     registers = tile.registers(gpu) + count_places(product, tile)
+    registers = registers + _count_of_words(product, tile)
     good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)
@@ -180,3 +187,16 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     good &= fits_lines(product, tile)
     good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     return np.asarray(good, dtype=np.bool_)
+
+
+def _count_of_words(product: Product, tile: AmpereTile) -> Any:
+    """Registers of a thread that takes factors apart, besides those of any layout."""
+    if tile.element is not SINGLES or not any(product.turned):
+        return 0
+    found: Any = _WORD_REGISTERS
+    for operand in range(2):
+        if product.turned[operand]:
+            pieces = count_rows(product, tile, operand) * tile.element.bytes // UNIT
+            copies = -(-pieces * tile.depth // tile.threads)
+            found = found + np.where(pieces & (pieces - 1), _PIECE_REGISTERS * copies, 0)
+    return found

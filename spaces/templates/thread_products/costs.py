@@ -18,8 +18,8 @@ from spaces.templates.thread_products import knobs as k
 
 _WAVEFRONTS = 2.0
 """Cycles in which a warp reads a vector that half its threads share."""
-_COPY_ISSUES, _STEP_ISSUES = 3.0, 40.0
-"""Instructions of a thread for a copy, and for a step besides: addresses, stages, branches."""
+_ADDRESS_ISSUES, _STEP_ISSUES = 2.0, 40.0
+"""Instructions of a thread for an address of a copy, and for a step besides: stages, branches."""
 _STEP_CYCLES = 60.0
 """Of a step's barrier."""
 _LATE = 0.05
@@ -143,8 +143,9 @@ def _count_issues(product: Product, tile: k.ThreadTile) -> Any:
     """Instructions of a thread in a step."""
     copying: Any = 0.0
     for operand in range(2):
-        each = _COPY_ISSUES + rates.WINDOW_ISSUES * product.slides(operand)
-        copying = copying + each * k.count_copies(product, tile, operand)
+        each = _ADDRESS_ISSUES + rates.WINDOW_ISSUES * product.slides(operand)
+        copying = copying + k.count_copies(product, tile, operand)
+        copying = copying + each * k.count_addresses(product, tile, operand)
     each = tile.sums + tile.row_vectors + tile.column_vectors
     return each * tile.depth + copying + _STEP_ISSUES
 

@@ -12,7 +12,7 @@ from spaces.templates.thread_products import costs, knobs
 from spaces.templates.thread_products.program import write_thread_product
 from tuner.task import Instance
 
-NAME = "kernel:thread-product-3"
+NAME = "kernel:thread-product-4"
 """Of the space; it changes when the program does."""
 
 

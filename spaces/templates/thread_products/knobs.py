@@ -24,6 +24,8 @@ DEPTH, STAGES, GROUP = "depth", "stages", "group"
 
 VECTOR, ITEM = 4, 4
 """Numbers of a vector, of 16 bytes, and bytes of one."""
+SECTOR = 8
+"""Numbers of 32 bytes, which caches keep together."""
 _MOST_THREADS, _LEAST_WARPS = 512, 2
 _MOST_COPIES, _MOST_WINDOWS = 32, 16
 """Of a thread in a stage; fewer of windows, since it takes registers to find each of them."""
@@ -124,6 +126,14 @@ def count_copies(product: Product, tile: ThreadTile, operand: int) -> Any:
     return np.maximum(rows * tile.depth // (width_of(product, operand) * tile.threads), 1)
 
 
+def count_addresses(product: Product, tile: ThreadTile, operand: int) -> Any:
+    """Addresses of those copies: where terms are copied a few at a time, of those of a row one."""
+    copies = count_copies(product, tile, operand)
+    if product.turned[operand] or width_of(product, operand) == VECTOR:
+        return copies
+    return copies // np.minimum(tile.depth // SECTOR, copies)
+
+
 def width_of(product: Product, operand: int) -> int:
     """Elements of an operand that a copy takes: rows begin at multiples of them."""
     return min(product.widest(operand), VECTOR)
@@ -170,7 +180,7 @@ def _count_rows(product: Product, tile: ThreadTile, operand: int) -> Any:
     of other terms, there is one."""
     copies = count_copies(product, tile, operand)
     if not product.turned[operand]:
-        return copies
+        return count_addresses(product, tile, operand)
     rows = tile.rows if operand == product.c.rows_of else tile.columns
     lines = tile.threads // np.minimum(rows // width_of(product, operand), WARP)
     return np.minimum(np.maximum(copies * lines // tile.depth, 1), copies)

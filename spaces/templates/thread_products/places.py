@@ -11,10 +11,12 @@ from typing import Any
 
 from spaces.targets.gpu import WARP
 from spaces.templates.products.product import Product
-from spaces.templates.thread_products.knobs import VECTOR, ThreadTile, width_of
+from spaces.templates.thread_products.knobs import SECTOR, VECTOR, ThreadTile, width_of
 
 _UNITS = 8
 """Vectors that lie next to one another in all banks."""
+_SECTORS = 4
+"""Those in all banks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,25 @@ class Tile:
         Of a number whose bits are those of two others it is the sum of theirs. A warp copies what
         lies next to one another.
         """
+        if not self.turned and self.width < VECTOR:
+            return self._copy_sector(number)
         dense = min((self.rows if self.turned else self.depth) // self.width, WARP)
         if not self.turned:
             return number // dense, number % dense * self.width
         line = number // dense
         return (number % dense + line // self.depth * dense) * self.width, line % self.depth
+
+    def _copy_sector(self, number: Any) -> tuple[Any, Any]:
+        """See `copy`, of terms that are copied a few at a time: a warp takes a sector of each of
+        some rows, and a thread several terms of a row, whose addresses differ by what an
+        instruction adds. The swizzle puts sectors of every other line of rows into other banks.
+        """
+        along, line = SECTOR // self.width, _UNITS * VECTOR // self.depth
+        part, row, late = number % along, number // along % self.rows, number // along // self.rows
+        own, others = row % line, row // line % (_SECTORS // line)
+        between, far = row // _SECTORS % 2, row // (2 * _SECTORS)
+        slot = own + (between + 2 * others) * line + far * 2 * _SECTORS
+        return slot, part * self.width + late * SECTOR
 
     def row(self, slot: Any) -> Any:
         """The row of a slot."""

@@ -69,6 +69,24 @@ def test_lanes_that_want_other_words_of_a_bank_take_turns(
     assert (use.accesses, use.wavefronts, use.least) == (1, wavefronts, least)
 
 
+def test_a_kernel_s_own_array_is_not_watched_for_the_name_of_another_s() -> None:
+    source = (
+        'extern "C" __global__ void watched(float* out) {\n'
+        "  __shared__ float words[64];\n"
+        "  words[threadIdx.x] = 1.0f;\n  out[threadIdx.x] = words[2 * threadIdx.x % 64];\n}\n"
+        'extern "C" __global__ void other(float* out) {\n'
+        "  alignas(64) float words[1];\n"
+        "  words[0] = 2.0f;\n  out[threadIdx.x] = words[0];\n}\n"
+    )
+    module = load_kernels(compile_kernels(source, 80, watched=True))
+    watch_shared(module)
+    out = np.zeros(64, np.float32)
+    for name in ("watched", "other"):
+        place = ctypes.c_void_p(out.ctypes.data)
+        module[name](place, 1, 1, 1, 32, 1, 1, 0, ",".join(TAGS))
+    assert {(use.line, use.wavefronts) for use in list_shared_uses(module)} == {(3, 1), (4, 2)}
+
+
 @pytest.mark.parametrize(
     ("place", "wavefronts"),
     [

@@ -117,7 +117,7 @@ def test_devices_have_that_of_their_family() -> None:
         target = emulate_target(f'{{"kind":"cuda","arch":"{arch}"}}')
         return [t.name for t in templates_of(task_for("NT", Sizes(64, 64, 64), target))]
 
-    assert names("sm_75") == ["kernel:thread-product-3"]
+    assert names("sm_75") == ["kernel:thread-product-4"]
     assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-2"]
     assert names("sm_90a") == ["kernel:hopper-product-3"]
 

@@ -42,8 +42,10 @@ _TINY = 4.7e-26
 M, N = 24, 40
 
 
-def space_of(sizes: Sizes, program: Program = single_products.matmul) -> KnobSpace:
-    task = task_with(program, sizes, AMPERE)
+def space_of(
+    sizes: Sizes, program: Program = single_products.matmul, target: str = AMPERE
+) -> KnobSpace:
+    task = task_with(program, sizes, target)
     return KnobSpace(task, next(t for t in templates_of(task) if t.name == NAME))
 
 
@@ -227,18 +229,25 @@ def test_sums_in_a_wider_type_are_left_to_others() -> None:
 LAYOUTS: Mapping[str, Mapping[str, bool]] = {"NT": {"nt": True}, "NN": {}, "TN": {"tn": True}}
 
 
+ODD, LARGE = Sizes(1000, 3000, 777), Sizes(4096, 4096, 4096)
+
+
 @needs_nvcc
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "sizes", "target"),
+    [*((name, ODD, AMPERE) for name in LAYOUTS), ("NN", LARGE, HOPPER)],
+    ids=[*LAYOUTS, "NN on Hopper"],
+)
 def test_the_best_predicted_multiply_three_times_and_spill_nothing(
-    name: str, tmp_path: Path
+    name: str, sizes: Sizes, target: str, tmp_path: Path
 ) -> None:
     def with_sizes_of_a_graph(s: Sizes) -> Any:
         return matmul(s.m, s.n, s.k, kind="float32", **LAYOUTS[name])  # of 64 bits
 
-    space = space_of(Sizes(1000, 3000, 777), with_sizes_of_a_graph)
+    space = space_of(sizes, with_sizes_of_a_graph, target)
     best = space.ranked[0]
-    source = compile_setting(space, best, AMPERE).imports[0].inspect_source("cuda")
-    code = compile_cuda(source, "sm_80")
+    source = compile_setting(space, best, target).imports[0].inspect_source("cuda")
+    code = compile_cuda(source, "sm_80" if target == AMPERE else "sm_90a")
     (use,) = code.uses.values()
     assert use.stack_bytes == use.spill_store_bytes == 0
     assembly = disassemble(code.binary, tmp_path)

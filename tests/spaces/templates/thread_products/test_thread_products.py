@@ -20,7 +20,7 @@ from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of, register_limit
 from spaces.templates.base import every
 from spaces.templates.thread_products.family import NAME
-from spaces.templates.thread_products.knobs import tile_of
+from spaces.templates.thread_products.knobs import SECTOR, tile_of
 from spaces.templates.thread_products.places import Tile, place_lane
 from tests.needed import needs_nvcc
 from tests.spaces.emulation.samples import AMPERE, OLD
@@ -182,6 +182,14 @@ def test_no_copies_of_a_warp_meet_in_a_bank() -> None:
             assert count_wavefronts(places, tile.width) == 1, tile
 
 
+def test_what_a_thread_copies_in_few_terms_at_a_time_lies_in_few_rows() -> None:
+    """Addresses within a row differ by what an instruction adds."""
+    for tile, threads in combinations(tiles(), (64, 256)):
+        if not tile.turned and tile.width < 4 and tile.copies >= threads:
+            slots = [tile.copy(number)[0] for number in range(0, tile.copies, threads)]
+            assert len({*slots}) == len(slots) // min(tile.depth // SECTOR, len(slots)), tile
+
+
 def test_no_reads_of_half_a_warp_meet_in_a_bank() -> None:
     for tile in tiles():
         along = 0 if tile.lanes == 4 else 1
@@ -257,15 +265,14 @@ def test_the_best_predicted_multiply_almost_all_the_time_what_was_copied_ahead(
     space = space_for(product(target, *sizes, nt=layout == "NT"))
     source = compile_setting(space, space.ranked[0], target).imports[0].inspect_source("cuda")
     code = compile_cuda(source, ARCHITECTURES[target])
-    (use,) = code.uses.values()
-    assert use.stack_bytes == use.spill_store_bytes == 0
-    assert use.registers <= register_limit(gpu_of(target), use.threads)
+    for use in code.uses.values():  # the second one adds up what blocks have left
+        assert use.stack_bytes == use.spill_store_bytes == 0
+        assert use.registers <= register_limit(gpu_of(target), use.threads)
     assembly = disassemble(code.binary, tmp_path)
     found = count_instructions(find_loop(assembly))
     _, n, k = sizes
     dense = (k, k if layout == "NT" else n)
-    # An address takes two instructions, and there are four times as many of single elements.
-    assert found["FFMA"] / found.total() > (0.83 if all(size % 4 for size in dense) else 0.85)
+    assert found["FFMA"] / found.total() > 0.85
     assert found["LDS.128"] * 8 <= found["FFMA"]
     assert ("LDGSTS.E.BYPASS.128" in found) == any(size % 4 == 0 for size in dense)
     assert ("LDGSTS.E" in found) == any(size % 4 for size in dense)
