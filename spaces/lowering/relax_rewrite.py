@@ -54,9 +54,9 @@ SUMMING = frozenset(
     | {f"relax.nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")}
 )
 """Operators that add up products of their two operands."""
-FUSES, FUSES_AFTER, FUSES_NOTHING = "op_pattern", 4, 8
-"""TVM's attribute for what a tensor program may be fused with: what follows one that sums; for
-some, nothing."""
+FUSES, FUSES_FREELY, FUSES_AFTER, FUSES_NOTHING = "op_pattern", 2, 4, 8
+"""TVM's attribute for what a tensor program may be fused with: what is before and after one that
+only moves elements, what follows one that sums; for some, nothing."""
 
 
 def sum_in(call: Any, operands: Sequence[Any], dtype: str) -> Any:
