@@ -16,6 +16,7 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
+from spaces.lowering.attention.shared_matrices import share_matrices
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.byte_float_products import cast_in_products
 from spaces.lowering.concats import put_off_concats
@@ -109,7 +110,7 @@ def _lower(
     prepared: Any, gains: Gains | None, packed: Mapping[str, Any], *, packs_weights: bool
 ) -> Any:
     try:
-        moved = put_off_concats(prepared) if packs_weights else prepared
+        moved = put_off_concats(share_matrices(prepared)) if packs_weights else prepared
         if gains is not None:
             moved = _tidy(channels_last(moved, gains))
         lowered = _programs(moved, packed, packs_weights=packs_weights)
