@@ -16,7 +16,6 @@ from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.nan_kept import legalizations
 from spaces.ir.root_blocks import with_root_block
-from spaces.lowering.attention.shared_matrices import share_matrices
 from spaces.lowering.byoc import find_partitioned, put_back
 from spaces.lowering.byte_float_products import cast_in_products
 from spaces.lowering.concats import put_off_concats
@@ -28,6 +27,8 @@ from spaces.lowering.layouts.channels_last import channels_last
 from spaces.lowering.layouts.gains import Gains
 from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.plain_shapes import with_plain_shapes
+from spaces.lowering.products.ranks import keep_ranks
+from spaces.lowering.products.shared_matrices import share_matrices
 from spaces.lowering.relax_passes import (
     add_in_steps,
     affine_batch_norms,
@@ -155,7 +156,7 @@ def infer(module: Any) -> Any:
     prepared = merged(move_biases_into_batch_norms(bound_indices(plain)))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(fold(prepared))
-    return tidy(without_idle_taps(without_transposed(prepared)))
+    return tidy(keep_ranks(without_idle_taps(without_transposed(prepared))))
 
 
 def _tidy(module: Any) -> Any:

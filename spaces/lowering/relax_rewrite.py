@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -158,6 +160,61 @@ def straight_bindings(function: Any) -> list[Any] | None:
     plain = all(isinstance(b, relax.VarBinding) and not isinstance(b.value, odd) for b in found)
     dataflow = all(isinstance(block, relax.DataflowBlock) for block in function.body.blocks)
     return found if plain and dataflow else None
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What is bound to the variables of a graph, and who reads them.
+
+    Attributes:
+        values: by variable.
+        users: the values that read a variable; None is whoever calls the graph.
+    """
+
+    values: Mapping[Any, Any]
+    users: Mapping[Any, Sequence[Any]]
+
+    def only_user(self, var: Any) -> Any:
+        """The value that alone reads a variable; None where there are others."""
+        users = self.users.get(var, ())
+        return users[0] if len(users) == 1 else None
+
+
+def read_uses(graph: Any) -> Uses:
+    """The variables of a graph."""
+    from tvm import relax
+    from tvm.relax.analysis import get_var2val
+
+    users = defaultdict[Any, list[Any]](list)
+    values = dict(get_var2val(graph).items())
+    for value in values.values():
+        for var in variables(value):
+            users[var].append(value)
+    ends = [graph.body.body] if isinstance(graph.body, relax.SeqExpr) else [graph.body]
+    for var in (var for end in ends for var in variables(end)):
+        users[var].append(None)
+    return Uses(values, users)
+
+
+Write: TypeAlias = Callable[[Any, Callable[[Any], Any]], Any]
+"""Writes a call anew, given a `relax.BlockBuilder` and what gives the new form of an expression."""
+
+
+def with_calls(graph: Any, changes: Sequence[tuple[Any, Write]]) -> Any:
+    """A graph with some of its calls written anew, whatever else is in it."""
+    if not changes:
+        return graph
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Writer(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            for old, write in changes:
+                if old.same_as(call):
+                    return write(self.builder_, self.visit_expr)
+            return super().visit_call_(call)
+
+    return Writer().visit_expr(graph)
 
 
 def replace_vars(expression: Any, by: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from spaces.codegen.executable import compile_module, run_once
 from spaces.ir import tvm_compat
-from spaces.lowering.attention.shared_matrices import share_matrices
+from spaces.lowering.products.shared_matrices import share_matrices
 from spaces.lowering.lower import lower
 from spaces.lowering.relax_rewrite import tir_calls
 

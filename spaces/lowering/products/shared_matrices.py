@@ -10,9 +10,9 @@ once.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spaces.ir import tvm_compat
@@ -27,13 +27,7 @@ from spaces.lowering.attention.views import (
     read_number,
     shrink,
 )
-from spaces.lowering.relax_rewrite import (
-    replace_vars,
-    straight_bindings,
-    variables,
-    with_graphs,
-    write_anew,
-)
+from spaces.lowering.relax_rewrite import read_uses, with_calls, with_graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +55,15 @@ def share_matrices(module: Any) -> Any:
 
 
 def _rewritten(graph: Any) -> Any:
-    from tvm import relax
-
-    bindings = straight_bindings(graph) or []
-    values = {binding.var: binding.value for binding in bindings}
-    users = defaultdict[Any, list[Any]](list)
-    for binding in bindings:
-        for var in variables(binding.value):
-            users[var].append(binding.value)
-    found = {
-        var: matrices
-        for var, value in values.items()
-        if tvm_compat.operator_name(value) == "relax.matmul"
-        and (matrices := _read(value, values)) is not None
-        and _pays(value, matrices, users[var])
-    }
-    if not found:
-        return graph
-    builder = relax.BlockBuilder()
-    whole: dict[Any, Any] = {}
-
-    def emit() -> Any:
-        for binding in bindings:
-            value = replace_vars(binding.value, whole)
-            if (matrices := found.get(binding.var)) is not None:
-                value = _multiply(builder, value, read_dims(binding.var), matrices, whole)
-            whole[binding.var] = builder.emit(value, tvm_compat.variable_name(binding.var))
-        return replace_vars(graph.body.body, whole)
-
-    return write_anew(builder, graph, emit)
+    uses = read_uses(graph)
+    changes = []
+    for var, value in uses.values.items():
+        if tvm_compat.operator_name(value) != "relax.matmul":
+            continue
+        matrices = _read(value, uses.values)
+        if matrices is not None and _pays(value, matrices, uses.users.get(var, ())):
+            changes.append((value, partial(_multiply, value, matrices)))
+    return with_calls(graph, changes)
 
 
 def _pays(product: Any, matrices: _Matrices, users: Sequence[Any]) -> bool:
@@ -99,7 +73,9 @@ def _pays(product: Any, matrices: _Matrices, users: Sequence[Any]) -> bool:
         return matrices.turns > 1
     rows, terms = (tvm_compat.as_int(dim) for dim in read_dims(product.args[0])[-2:])
     few = rows is not None and terms is not None and rows < terms
-    return few or all(tvm_compat.operator_name(user) in RESHAPES for user in users)
+    return few or all(
+        tvm_compat.operator_name(user) in RESHAPES for user in users if user is not None
+    )
 
 
 def _read(product: Any, values: Mapping[Any, Any]) -> _Matrices | None:
@@ -208,21 +184,15 @@ def _same(dims: Sequence[Any], others: Sequence[Any]) -> bool:
     return len(dims) == len(others) and all(map(equal, dims, others))
 
 
-def _multiply(
-    builder: Any,
-    product: Any,
-    shape: Sequence[Any],
-    matrices: _Matrices,
-    whole: Mapping[Any, Any],
-) -> Any:
-    """The product, of a shape, its second operand turned from what it is read from."""
+def _multiply(product: Any, matrices: _Matrices, builder: Any, anew: Callable[[Any], Any]) -> Any:
+    """The product, its second operand turned from what it is read from."""
     from tvm import relax
     from tvm.relax import op
 
-    rows = product.args[0]
+    rows, shape = anew(product.args[0]), read_dims(product)
     if matrices.number != 1.0:
         rows = builder.emit(op.multiply(rows, relax.const(matrices.number, SUMS)))
-    turned = replace_vars(matrices.source, whole)
+    turned = anew(matrices.source)
     if matrices.order != tuple(range(len(matrices.order))):
         turned = builder.emit(op.permute_dims(turned, [*matrices.order]))
     *batch, terms, columns = read_dims(turned)
