@@ -247,6 +247,14 @@ def rank(expression: Any) -> int | None:
     return None if dims is None else len(dims)
 
 
+def same_dims(dims: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two shapes are known to be equal."""
+    from tvm import sym
+
+    equal = sym.Analyzer().can_prove_equal
+    return len(dims) == len(others) and all(map(equal, dims, others))
+
+
 def tensor_bytes(expression: Any) -> int:
     """Size of a tensor, symbolic dimensions taken as 1; 0 of anything else."""
     dims = tvm_compat.tensor_dims(expression)

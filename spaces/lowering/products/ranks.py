@@ -6,12 +6,19 @@ were. Between a product and what follows it elementwise, such a view keeps TVM f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from spaces.ir import tvm_compat
-from spaces.lowering.relax_rewrite import Uses, rank, read_uses, with_calls, with_graphs
+from spaces.lowering.relax_rewrite import (
+    Uses,
+    rank,
+    read_uses,
+    same_dims,
+    with_calls,
+    with_graphs,
+)
 
 _RESHAPE, _MATMUL, _ADD = "relax.reshape", "relax.matmul", "relax.add"
 
@@ -37,7 +44,7 @@ def _rewritten(graph: Any) -> Any:
 def _read_steps(flat: Any, uses: Uses) -> tuple[Any, Any, Any] | None:
     """What rows were before they became a matrix, their product, and the sum of that and a constant
     where there is one, of which nobody else reads anything; None where a variable is another."""
-    call = uses.values.get(flat)
+    call: Any = uses.values.get(flat)
     total = None
     if uses.only_user(flat) is None:
         return None
@@ -49,7 +56,7 @@ def _read_steps(flat: Any, uses: Uses) -> tuple[Any, Any, Any] | None:
         call = uses.values.get(terms[0])
     if tvm_compat.operator_name(call) != _MATMUL or [rank(a) for a in call.args] != [2, 2]:
         return None
-    rows = uses.values.get(call.args[0])
+    rows: Any = uses.values.get(call.args[0])
     if tvm_compat.operator_name(rows) != _RESHAPE:
         return None
     return rows.args[0], call, total
@@ -66,13 +73,7 @@ def _has_shape(result: Any, rows: Any, product: Any, total: Any) -> bool:
         sizes = [tvm_compat.as_int(dim) for dim in tvm_compat.tensor_dims(bias) or ()]
         if any(size != 1 for size in sizes[:-1]):
             return False
-    return _same([*before[:-1], before[-1], columns], [*after[:-1], terms, after[-1]])
-
-
-def _same(dims: Sequence[Any], others: Sequence[Any]) -> bool:
-    from tvm import sym
-
-    return all(map(sym.Analyzer().can_prove_equal, dims, others))
+    return same_dims([*before[:-1], before[-1], columns], [*after[:-1], terms, after[-1]])
 
 
 def _multiply(rows: Any, product: Any, total: Any, builder: Any, anew: Callable[[Any], Any]) -> Any:

@@ -27,7 +27,7 @@ from spaces.lowering.attention.views import (
     read_number,
     shrink,
 )
-from spaces.lowering.relax_rewrite import read_uses, with_calls, with_graphs
+from spaces.lowering.relax_rewrite import read_uses, same_dims, with_calls, with_graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _look_back(product: Any, values: Mapping[Any, Any]) -> _Matrices | None:
     from tvm import tirx
 
     tensor, dims = product.args[1], read_dims(product)
-    if len(dims) < 3 or not _same(read_dims(product.args[0])[:-2], dims[:-2]):
+    if len(dims) < 3 or not same_dims(read_dims(product.args[0])[:-2], dims[:-2]):
         return None
     batch = [tirx.Var(f"z{n}", "int64") for n in range(len(dims) - 2)]
     term, column = tirx.Var("k", "int64"), tirx.Var("n", "int64")
@@ -175,13 +175,6 @@ def _one() -> Any:
     from tvm import tirx
 
     return tirx.const(1, "int64")
-
-
-def _same(dims: Sequence[Any], others: Sequence[Any]) -> bool:
-    from tvm import sym
-
-    equal = sym.Analyzer().can_prove_equal
-    return len(dims) == len(others) and all(map(equal, dims, others))
 
 
 def _multiply(product: Any, matrices: _Matrices, builder: Any, anew: Callable[[Any], Any]) -> Any:

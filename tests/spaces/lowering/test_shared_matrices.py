@@ -9,8 +9,8 @@ import pytest
 
 from spaces.codegen.executable import compile_module, run_once
 from spaces.ir import tvm_compat
-from spaces.lowering.products.shared_matrices import share_matrices
 from spaces.lowering.lower import lower
+from spaces.lowering.products.shared_matrices import share_matrices
 from spaces.lowering.relax_rewrite import tir_calls
 
 pytestmark = pytest.mark.tvm
