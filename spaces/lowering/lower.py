@@ -36,6 +36,7 @@ from spaces.lowering.relax_passes import (
     move_biases_into_batch_norms,
     multiply_powers,
 )
+from spaces.lowering.relax_rewrite import give_checks, hold_checks
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
 from spaces.lowering.weights.byte_rows import round_rows
@@ -89,10 +90,11 @@ def lower(module: Any, target: Any) -> Any:
 
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
+    graphs, checks = hold_checks(module)
     with target, PassContext(opt_level=3):
         if row.packs_weights and multiplies_bytes(target):
-            module = round_rows(module)
-        without_packed, packed = hold_packed(module, "packed_weight")
+            graphs = round_rows(graphs)
+        without_packed, packed = hold_packed(graphs, "packed_weight")
         if not row.on_host:
             without_packed = cast_in_products(without_packed, target)
         prepared = infer(without_packed)
@@ -104,7 +106,8 @@ def lower(module: Any, target: Any) -> Any:
         lowered = _lower(prepared, gains, packed, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
-    return _mark(put_back(lowered, find_partitioned(module)), row.kind)
+    whole = give_checks(lowered, checks)
+    return _mark(put_back(whole, find_partitioned(module)), row.kind)
 
 
 def _lower(

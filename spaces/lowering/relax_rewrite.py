@@ -19,10 +19,14 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any], only: str = "") -> A
     Args:
         only: name of the one that is rewritten; empty for all.
     """
+    return _with_named_graphs(module, lambda name, f: rewrite(f) if only in ("", name) else f)
+
+
+def _with_named_graphs(module: Any, rewrite: Callable[[str, Any], Any]) -> Any:
     from tvm.ir import IRModule
 
     functions = {
-        gv: rewrite(f) if tvm_compat.is_relax_function(f) and only in ("", str(gv.name_hint)) else f
+        gv: rewrite(str(gv.name_hint), f) if tvm_compat.is_relax_function(f) else f
         for gv, f in module.functions.items()
     }
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -215,6 +219,43 @@ def with_calls(graph: Any, changes: Sequence[tuple[Any, Write]]) -> Any:
             return super().visit_call_(call)
 
     return Writer().visit_expr(graph)
+
+
+def hold_checks(module: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A module whose graphs are straight where only checks of sizes come first, and the block of
+    these by the name of the graph."""
+    from tvm import relax
+
+    checks: dict[str, Any] = {}
+
+    def without(name: str, graph: Any) -> Any:
+        blocks = [*graph.body.blocks] if isinstance(graph.body, relax.SeqExpr) else []
+        if len(blocks) < 2 or isinstance(blocks[0], relax.DataflowBlock):
+            return graph
+        values = [binding.value for binding in blocks[0].bindings]
+        sizes = (relax.ShapeExpr, relax.Var)
+        if not all(isinstance(v, sizes) and isinstance(v.ty, relax.ShapeType) for v in values):
+            return graph
+        checks[name] = blocks[0]
+        return _with_blocks(graph, blocks[1:])
+
+    return _with_named_graphs(module, without), checks
+
+
+def give_checks(module: Any, checks: Mapping[str, Any]) -> Any:
+    """A module whose graphs have these blocks first again."""
+
+    def given(name: str, graph: Any) -> Any:
+        return _with_blocks(graph, [checks[name], *graph.body.blocks]) if name in checks else graph
+
+    return _with_named_graphs(module, given)
+
+
+def _with_blocks(graph: Any, blocks: Sequence[Any]) -> Any:
+    from tvm import relax
+
+    body = relax.SeqExpr([*blocks], graph.body.body)
+    return relax.Function(graph.params, body, graph.ret_ty, graph.is_pure, attrs=graph.attrs)
 
 
 def replace_vars(expression: Any, by: Any) -> Any:
