@@ -149,8 +149,11 @@ def _keep(node: Node, lines: Lines, name: str, part: str) -> str:
         return lines.set(f"present_{name}", f"Identity({longer})")
     past, operands = node.shape(_PAST)[2], f"past_{name}, {part}, before"
     if not arithmetic.always(past >= size):
-        held = lines.set(f"{name}_held", f"Shape<start = 2, end = 3>(past_{name})")
-        operands += f", {lines.set(f'{name}_longest', f'Max({held}, {whole})')}"
+        longest = whole
+        if not arithmetic.always(size >= past):
+            held = lines.set(f"{name}_held", f"Shape<start = 2, end = 3>(past_{name})")
+            longest = lines.set(f"{name}_longest", f"Max({held}, {whole})")
+        operands += f", {longest}"
     present = lines.set(f"present_{name}", f"TensorScatter({operands})")
     if arithmetic.always(size >= past):
         return present
