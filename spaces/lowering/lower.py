@@ -59,10 +59,11 @@ def lower(module: Any, target: Any) -> Any:
     In order: squares and cubes become products, indices are kept within their tables,
     batch norms are folded into the convolutions before them where these have constant weights, and
     are a product and a sum elsewhere, the remaining inference-only operators are decomposed,
-    constants are folded, transposed convolutions become convolutions, and weights that only ever
-    meet padding are left out; convolutions, on a GPU those in halves, and the operators between
-    them move to channels-last where that pays; operators become tensor programs (`LegalizeOps`),
-    and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
+    constants are folded, transposed convolutions become convolutions, weights that only ever
+    meet padding are left out, and products take rows in the shape that these have; on a CPU, heads
+    read the matrices that they share where these are; convolutions, on a GPU those in halves, and
+    the operators between them move to channels-last where that pays; operators become tensor
+    programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
     at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
     result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
     and with `tuner.tir_pipeline`, which makes the code that was measured.
@@ -192,8 +193,8 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
         transform.LegalizeOps(legalizations()),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
-        transform.DeadCodeElimination(),
     ]
+    folded = [transform.FoldConstant(), transform.DeadCodeElimination()]
     fused = [
         transform.FuseTIR(),
         transform.RewriteDataflowReshape(),
@@ -203,7 +204,8 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
     if packs_weights:
         module, narrow = hold_packed(widen_products(module), "narrow_weight")
         packed = {**packed, **narrow}
-    grouped = transform.FuseOps()(keep_apart(Sequential(chosen)(module)))
+    legal = Sequential(folded)(fold(Sequential(chosen)(module)))  # which may know more by now
+    grouped = transform.FuseOps()(keep_apart(legal))
     if packs_weights:
         grouped = unpack_in_products(grouped, packed)
     return give_packed(Sequential(fused)(tell_by_shapes(grouped)), packed)
