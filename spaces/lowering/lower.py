@@ -63,10 +63,11 @@ def lower(module: Any, target: Any) -> Any:
     meet padding are left out, and products take rows in the shape that these have; on a CPU, heads
     read the matrices that they share where these are; convolutions, on a GPU those in halves, and
     the operators between them move to channels-last where that pays; operators become tensor
-    programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such, since they cost nothing
-    at run time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
-    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
-    and with `tuner.tir_pipeline`, which makes the code that was measured.
+    programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept as such,
+    since they cost nothing at run time. On a CPU, programs name their constant operands in
+    `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
+    default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
+    was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes
