@@ -1,7 +1,8 @@
 """Constants computed with NumPy.
 
 TVM folds a constant by compiling a program for it, some 30 ms each, and a network with batch norms
-has hundreds: of DenseNet-121 they took 10 s. What is not in the table is left to TVM.
+has hundreds: of DenseNet-121 they took 10 s. What is not in the table is left to TVM, which has no
+program for some of what is: running sums.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _value_of(value: Any, var: Any) -> Array | None:
     sizes = [size for d in dims if (size := tvm_compat.as_int(d)) is not None]
     if len(sizes) < len(dims) or not tensors or not all(map(tvm_compat.is_constant, tensors)):
         return None
-    dtype = str(var.ty.dtype)
-    if dtype not in NUMPY_FLOATS:
+    dtype, name = str(var.ty.dtype), tvm_compat.operator_name(value)
+    if dtype not in NUMPY_FLOATS and not (name == "relax.cumsum" and dtype in ("int32", "int64")):
         return None
     found = compute(value.attrs, [t.value.numpy() for t in tensors])
     return np.ascontiguousarray(found, dtype=dtype).reshape(sizes)
@@ -92,6 +93,13 @@ def _permute_dims(attrs: Any, tensors: Sequence[Array]) -> Array:
     return tensors[0].transpose(axes)
 
 
+def _cumsum(attrs: Any, tensors: Sequence[Array]) -> Array:
+    (numbers,) = tensors
+    axis = None if attrs.axis is None else int(attrs.axis)
+    sums = numbers.cumsum(axis, dtype=str(attrs.dtype or numbers.dtype))
+    return sums - numbers.reshape(sums.shape) if attrs.exclusive else sums
+
+
 def _same(attrs: Any, tensors: Sequence[Array]) -> Array:
     """Of what only changes the shape or the type, both of which the result's variable has."""
     return tensors[0]
@@ -106,6 +114,7 @@ _TABLE: Mapping[str, Compute] = MappingProxyType(
         "relax.sqrt": _elementwise(np.sqrt),
         "relax.rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
         "relax.negative": _elementwise(np.negative),
+        "relax.cumsum": _cumsum,
         "relax.expand_dims": _expand_dims,
         "relax.permute_dims": _permute_dims,
         "relax.reshape": _same,

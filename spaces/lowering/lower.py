@@ -28,12 +28,15 @@ from spaces.lowering.layouts.transposed import without_transposed
 from spaces.lowering.linear import steps
 from spaces.lowering.linear.sums import add_in_steps
 from spaces.lowering.plain_shapes import with_plain_shapes
+from spaces.lowering.products.ranks import keep_ranks
+from spaces.lowering.products.shared_matrices import share_matrices
 from spaces.lowering.relax_passes import (
     affine_batch_norms,
     broadcast_infinities,
     move_biases_into_batch_norms,
     multiply_powers,
 )
+from spaces.lowering.relax_rewrite import give_checks, hold_checks
 from spaces.lowering.sorted_axes import sort_last_axes
 from spaces.lowering.told_numbers import tell_by_shapes
 from spaces.lowering.weights.byte_rows import round_rows
@@ -56,11 +59,13 @@ def lower(module: Any, target: Any) -> Any:
     In order: squares and cubes become products, indices are kept within their tables, batch norms
     are folded into the convolutions before them where these have constant weights, and are a
     product and a sum elsewhere, the remaining inference-only operators are decomposed, constants
-    are folded, transposed convolutions become convolutions, and weights that only ever meet padding
-    are left out; convolutions, on a GPU those in halves, and the operators between them move to
-    channels-last where that pays; sums of bytes that become bytes are one program; operators become
-    tensor programs (`LegalizeOps`), and these are fused. Reshapes of intermediate values are kept
-    as such, since they cost nothing at run time. On a CPU, programs name their constant operands in
+    are folded, transposed convolutions become convolutions, weights that only ever meet padding
+    are left out, and products take rows in the shape that these have; on a CPU, heads read the
+    matrices that they share where these are; convolutions, on a GPU those in halves, and the
+    operators between them move to channels-last where that pays; sums of bytes that become bytes
+    are one program; operators become tensor programs (`LegalizeOps`), and these are fused. Reshapes
+    of intermediate values are kept as such, since they cost nothing at run time. On a CPU, programs
+    name their constant operands in
     `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
     default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
     was measured.
@@ -88,10 +93,11 @@ def lower(module: Any, target: Any) -> Any:
 
     if isinstance(target, str):
         target = Target(json.loads(resolve_target(target) if target in TARGET_KINDS else target))
+    graphs, checks = hold_checks(module)
     with target, PassContext(opt_level=3):
         if row.packs_weights and multiplies_bytes(target):
-            module = round_rows(module)
-        without_packed, packed = hold_packed(module, "packed_weight")
+            graphs = round_rows(graphs)
+        without_packed, packed = hold_packed(graphs, "packed_weight")
         if not row.on_host:
             without_packed = cast_in_products(without_packed, target)
         prepared = infer(without_packed)
@@ -103,14 +109,15 @@ def lower(module: Any, target: Any) -> Any:
         lowered = _lower(prepared, gains, packed, packs_weights=row.packs_weights)
         if not row.on_host:
             lowered = on_device(lowered, int(row.devices.device().dlpack_device_type()))
-    return _mark(put_back(lowered, find_partitioned(module)), row.kind)
+    whole = give_checks(lowered, checks)
+    return _mark(put_back(whole, find_partitioned(module)), row.kind)
 
 
 def _lower(
     prepared: Any, gains: Gains | None, packed: Mapping[str, Any], *, packs_weights: bool
 ) -> Any:
     try:
-        moved = put_off_concats(prepared) if packs_weights else prepared
+        moved = put_off_concats(share_matrices(prepared)) if packs_weights else prepared
         if gains is not None:
             moved = _tidy(channels_last(moved, gains))
         lowered = _programs(moved, packed, packs_weights=packs_weights)
@@ -155,7 +162,7 @@ def infer(module: Any) -> Any:
     prepared = merged(move_biases_into_batch_norms(bound_indices(plain)))
     prepared = inferred(affine_batch_norms(prepared))
     prepared = transform.FoldConstant()(fold(prepared))
-    return tidy(without_idle_taps(without_transposed(prepared)))
+    return tidy(keep_ranks(without_idle_taps(without_transposed(prepared))))
 
 
 def _tidy(module: Any) -> Any:
@@ -188,8 +195,8 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
         transform.LegalizeOps(nan_kept.legalizations() | steps.legalizations()),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
-        transform.DeadCodeElimination(),
     ]
+    folded = [transform.FoldConstant(), transform.DeadCodeElimination()]
     fused = [
         transform.FuseTIR(),
         transform.RewriteDataflowReshape(),
@@ -200,7 +207,8 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
     if packs_weights:
         module, narrow = hold_packed(widen_products(module), "narrow_weight")
         packed = {**packed, **narrow}
-    grouped = transform.FuseOps()(keep_apart(Sequential(chosen)(module)))
+    legal = Sequential(folded)(fold(Sequential(chosen)(module)))  # which may know more by now
+    grouped = transform.FuseOps()(keep_apart(legal))
     if packs_weights:
         grouped = unpack_in_products(grouped, packed)
     return give_packed(Sequential(fused)(tell_by_shapes(grouped)), packed)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from spaces.ir import tvm_compat
 
@@ -15,10 +17,14 @@ def with_graphs(module: Any, rewrite: Callable[[Any], Any], only: str = "") -> A
     Args:
         only: name of the one that is rewritten; empty for all.
     """
+    return _with_named_graphs(module, lambda name, f: rewrite(f) if only in ("", name) else f)
+
+
+def _with_named_graphs(module: Any, rewrite: Callable[[str, Any], Any]) -> Any:
     from tvm.ir import IRModule
 
     functions = {
-        gv: rewrite(f) if tvm_compat.is_relax_function(f) and only in ("", str(gv.name_hint)) else f
+        gv: rewrite(str(gv.name_hint), f) if tvm_compat.is_relax_function(f) else f
         for gv, f in module.functions.items()
     }
     return IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -36,9 +42,9 @@ SUMMING = frozenset(
     | {f"relax.nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")}
 )
 """Operators that add up products of their two operands."""
-FUSES, FUSES_AFTER, FUSES_NOTHING = "op_pattern", 4, 8
-"""TVM's attribute for what a tensor program may be fused with: what follows one that sums; for
-some, nothing."""
+FUSES, FUSES_FREELY, FUSES_AFTER, FUSES_NOTHING = "op_pattern", 2, 4, 8
+"""TVM's attribute for what a tensor program may be fused with: what is before and after one that
+only moves elements, what follows one that sums; for some, nothing."""
 
 
 def sum_in(call: Any, operands: Sequence[Any], dtype: str) -> Any:
@@ -142,6 +148,98 @@ def straight_bindings(function: Any) -> list[Any] | None:
     return found if plain and dataflow else None
 
 
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What is bound to the variables of a graph, and who reads them.
+
+    Attributes:
+        values: by variable.
+        users: the values that read a variable; None is whoever calls the graph.
+    """
+
+    values: Mapping[Any, Any]
+    users: Mapping[Any, Sequence[Any]]
+
+    def only_user(self, var: Any) -> Any:
+        """The value that alone reads a variable; None where there are others."""
+        users = self.users.get(var, ())
+        return users[0] if len(users) == 1 else None
+
+
+def read_uses(graph: Any) -> Uses:
+    """The variables of a graph."""
+    from tvm import relax
+    from tvm.relax.analysis import get_var2val
+
+    users = defaultdict[Any, list[Any]](list)
+    values = dict(get_var2val(graph).items())
+    for value in values.values():
+        for var in variables(value):
+            users[var].append(value)
+    ends = [graph.body.body] if isinstance(graph.body, relax.SeqExpr) else [graph.body]
+    for var in (var for end in ends for var in variables(end)):
+        users[var].append(None)
+    return Uses(values, users)
+
+
+Write: TypeAlias = Callable[[Any, Callable[[Any], Any]], Any]
+"""Writes a call anew, given a `relax.BlockBuilder` and what gives the new form of an expression."""
+
+
+def with_calls(graph: Any, changes: Sequence[tuple[Any, Write]]) -> Any:
+    """A graph with some of its calls written anew, whatever else is in it."""
+    if not changes:
+        return graph
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Writer(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            for old, write in changes:
+                if old.same_as(call):
+                    return write(self.builder_, self.visit_expr)
+            return super().visit_call_(call)
+
+    return Writer().visit_expr(graph)
+
+
+def hold_checks(module: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A module whose graphs are straight where only checks of sizes come first, and the block of
+    these by the name of the graph."""
+    from tvm import relax
+
+    checks: dict[str, Any] = {}
+
+    def without(name: str, graph: Any) -> Any:
+        blocks = [*graph.body.blocks] if isinstance(graph.body, relax.SeqExpr) else []
+        if len(blocks) < 2 or isinstance(blocks[0], relax.DataflowBlock):
+            return graph
+        values = [binding.value for binding in blocks[0].bindings]
+        sizes = (relax.ShapeExpr, relax.Var)
+        if not all(isinstance(v, sizes) and isinstance(v.ty, relax.ShapeType) for v in values):
+            return graph
+        checks[name] = blocks[0]
+        return _with_blocks(graph, blocks[1:])
+
+    return _with_named_graphs(module, without), checks
+
+
+def give_checks(module: Any, checks: Mapping[str, Any]) -> Any:
+    """A module whose graphs have these blocks first again."""
+
+    def given(name: str, graph: Any) -> Any:
+        return _with_blocks(graph, [checks[name], *graph.body.blocks]) if name in checks else graph
+
+    return _with_named_graphs(module, given)
+
+
+def _with_blocks(graph: Any, blocks: Sequence[Any]) -> Any:
+    from tvm import relax
+
+    body = relax.SeqExpr([*blocks], graph.body.body)
+    return relax.Function(graph.params, body, graph.ret_ty, graph.is_pure, attrs=graph.attrs)
+
+
 def replace_vars(expression: Any, by: Any) -> Any:
     """A graph's expression with some variables replaced."""
     from tvm import relax
@@ -170,6 +268,14 @@ def rank(expression: Any) -> int | None:
     """Number of dimensions of a tensor; None where it is unknown, and of anything else."""
     dims = tvm_compat.tensor_dims(expression)
     return None if dims is None else len(dims)
+
+
+def same_dims(dims: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two shapes are known to be equal."""
+    from tvm import sym
+
+    equal = sym.Analyzer().can_prove_equal
+    return len(dims) == len(others) and all(map(equal, dims, others))
 
 
 def tensor_bytes(expression: Any) -> int:

@@ -56,7 +56,8 @@ _ELEMENTWISE: dict[str, Operator] = {
     "relax.where": _tir("Select"),
 }
 _COMPARISONS = {"relax.less", "relax.less_equal", "relax.greater", "relax.greater_equal"}
-_RESHAPES = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
+RESHAPES = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
+"""Views that keep the order of the elements in memory."""
 
 
 class Views:
@@ -138,7 +139,7 @@ def look_through(call: Any, index: Index) -> tuple[Any, Index] | None:
         return call.args[0], [by_axis[axis] for axis in range(len(index))]
     if name == "relax.broadcast_to":
         return call.args[0], shrink(call.args[0], call, index)
-    if name in _RESHAPES:
+    if name in RESHAPES:
         shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
         there = None if shape is None or source is None else reshape_index(shape, source, index)
         return None if there is None else (call.args[0], there)
@@ -150,7 +151,7 @@ def look_forward(call: Any, index: Index) -> Index | None:
     if (order := tvm_compat.read_permutation(call)) is not None:
         return [index[axis] for axis in order]
     name = tvm_compat.operator_name(call)
-    if name in _RESHAPES:
+    if name in RESHAPES:
         shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
         return None if shape is None or source is None else reshape_index(source, shape, index)
     return None

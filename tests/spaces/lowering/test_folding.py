@@ -10,7 +10,8 @@ import pytest
 
 from spaces.ir import tvm_compat
 from spaces.lowering.folding import fold
-from spaces.lowering.relax_rewrite import straight_bindings
+from spaces.lowering.lower import lower
+from spaces.lowering.relax_rewrite import straight_bindings, tir_calls
 
 pytestmark = pytest.mark.tvm
 
@@ -74,6 +75,21 @@ def test_an_operator_gives_what_tvm_gives(name: str, dtype: str) -> None:
     assert value(ours).dtype == value(theirs).dtype
     np.testing.assert_allclose(value(ours), value(theirs), rtol=2 * np.finfo(dtype).eps)
     assert value(ours).shape == value(theirs).shape
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_are_folded_which_tvm_leaves_to_each_run(exclusive: bool) -> None:
+    """As PyTorch's exporter has them for sequences of known length: of numbers that are known when
+    ranges are."""
+
+    def build(op: Any, a: Any, b: Any) -> Any:
+        return op.cumsum(op.add(op.arange(0, 4, 1, "int64"), a), 1, exclusive=exclusive)
+
+    lowered = lower(graph(build, "int64"), '{"kind":"llvm","num-cores":1}')
+    (call,) = tir_calls(lowered)
+    (found,) = [arg.value.numpy() for arg in call.args[1].fields if tvm_compat.is_constant(arg)]
+    numbers = np.arange(4) + A.astype("int64")
+    assert found.tolist() == (numbers.cumsum(1) - exclusive * numbers).tolist()
 
 
 def test_chains_are_folded_whole_and_what_has_an_input_stays() -> None:

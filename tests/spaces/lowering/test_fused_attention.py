@@ -86,6 +86,24 @@ def test_views_casts_and_groups_of_heads_cost_no_program(target: str) -> None:
     assert steps_of(lowered) == [set(STEPS)]
 
 
+def test_a_graph_that_looks_at_its_sizes_first_is_lowered_as_one_that_does_not() -> None:
+    """An importer writes such a check where a table has fewer places than an input may have."""
+    from tvm import relax, tirx
+
+    module = causal(Sizes(4, "m", "n", 32, 32, 2))
+    graph = module["main"]
+    (size,) = {v for p in graph.params for v in p.ty.shape.values if getattr(v, "name", "") == "m"}
+    none = relax.ShapeType(values=[tirx.const(0, "int64")])
+    above = relax.ShapeExpr([tirx.max(size - 40, tirx.const(0, "int64"))])
+    check = relax.BindingBlock([relax.MatchCast(relax.Var("none", none), above, none)])
+    body = relax.SeqExpr([check, *graph.body.blocks], graph.body.body)
+    module["main"] = relax.Function(graph.params, body, graph.ret_ty, attrs=graph.attrs)
+    lowered = lower(module, target_of(HOPPER))
+    assert steps_of(lowered) == [set(STEPS)]
+    first = lowered["main"].body.blocks[0]
+    assert [type(binding) for binding in first.bindings] == [relax.MatchCast]
+
+
 @pytest.mark.parametrize("arch", ["sm_75", "sm_70"])
 def test_older_tensor_cores_and_cpus_keep_the_steps_apart(arch: str) -> None:
     lowered = lower(plain(SMALL), target_of(f'{{"kind":"cuda","arch":"{arch}"}}'))

@@ -149,9 +149,14 @@ def _keep(node: Node, lines: Lines, name: str, part: str) -> str:
     if not has(node, _PAST):
         longer = part if arithmetic.equal(size, rows) else _lengthen(lines, part, whole)
         return lines.set(f"present_{name}", f"Identity({longer})")
-    past, old = node.shape(_PAST)[2], f"past_{name}"
-    old = old if arithmetic.always(past >= size) else _lengthen(lines, old, whole)
-    present = lines.set(f"present_{name}", f"TensorScatter({old}, {part}, before)")
+    past, operands = node.shape(_PAST)[2], f"past_{name}, {part}, before"
+    if not arithmetic.always(past >= size):
+        longest = whole
+        if not arithmetic.always(size >= past):
+            held = lines.set(f"{name}_held", f"Shape<start = 2, end = 3>(past_{name})")
+            longest = lines.set(f"{name}_longest", f"Max({held}, {whole})")
+        operands += f", {longest}"
+    present = lines.set(f"present_{name}", f"TensorScatter({operands})")
     if arithmetic.always(size >= past):
         return present
     first, axis = lines.numbers(f"{name}_first", [0]), lines.numbers(f"{name}_axis", [2])

@@ -14,7 +14,7 @@ import pytest
 from spaces.codegen.executable import compile_module, compile_plainly
 from spaces.deploy.apply import apply_best
 from spaces.design_space.task_space import TaskSpace
-from spaces.frontends.declared import resolve
+from spaces.frontends.declared import resolve, tie
 from spaces.frontends.onnx.model import read_onnx_proto
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import InvalidCandidate
@@ -38,11 +38,12 @@ def parsed(text: str, **weights: Array) -> Any:
     return proto
 
 
-def lowered(proto: Any, target: str = TARGET) -> Any:
-    """Its tensor programs, open dimensions kept open."""
+def lowered(proto: Any, target: str = TARGET, ties: Sequence[tuple[str, str]] = ()) -> Any:
+    """Its tensor programs, open dimensions kept open, but for those that are tied to others."""
     source = read_onnx_proto(proto, "small")
-    domain = Domain(tuple((dim, (1, 2, 8)) for dim in source.declared.symbols))
-    return lower(source.imported(resolve(source.declared, (), domain), domain), target)
+    declared = tie(source.declared, tuple(ties))
+    domain = Domain(tuple((dim, (1, 2, 8)) for dim in declared.symbols))
+    return lower(source.imported(resolve(declared, (), domain), domain), target)
 
 
 def number_of_programs(module: Any) -> int:

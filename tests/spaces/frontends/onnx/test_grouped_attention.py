@@ -9,11 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
+from spaces.ir.symbolic import value_of
+from spaces.lowering.relax_rewrite import tir_calls
 from tests.spaces.frontends.onnx.beside_onnxruntime import (
     Array,
     Feeds,
     by_onnxruntime,
     compare,
+    lowered,
     refusal,
 )
 
@@ -38,13 +41,17 @@ NORMS: Dims = dict.fromkeys(("q_norm", "k_norm"), (WIDTH,))
 
 
 def network(
-    operands: Mapping[str, tuple[int | str, ...]], dtype: str = "float32", **said: Any
+    operands: Mapping[str, tuple[int | str, ...]],
+    dtype: str = "float32",
+    *,
+    tidy: bool = True,
+    **said: Any,
 ) -> Any:
-    """One node. Its lengths follow from a mask of (batch, total), as model builders have it. What
-    is nobody's, such as rows of queries that are padding, is 0 in the results.
+    """One node. Its lengths follow from a mask of (batch, total), as model builders have it.
 
     Args:
         operands: shapes of those that are floats, and of `places`; known ones are weights.
+        tidy: whether what is nobody's, such as rows of queries that are padding, is made 0.
     """
     info, node, proto = onnx.helper.make_tensor_value_info, onnx.helper.make_node, onnx.TensorProto
     real = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -77,7 +84,7 @@ def network(
         node("Cast", ["columns"], ["total"], to=proto.INT32),
         node("GroupQueryAttention", names, ["all_y", "all_k", "all_v"], "heads",
              domain="com.microsoft", num_heads=HEADS, kv_num_heads=SHARED, **said),
-        *tidied,
+        *(tidied if tidy else ()),
     ]  # fmt: skip
     given = [
         info(name, proto.INT64 if name == "places" else real, shape)
@@ -88,7 +95,10 @@ def network(
         nodes,
         "g",
         [*given, info("mask", proto.INT64, ("b", "t"))],
-        [info(name, real, None) for name in ("y", "present_k", "present_v")],
+        [
+            info(name, real, None)
+            for name in (("y", "present_k", "present_v") if tidy else ("all_y", "all_k", "all_v"))
+        ],
         [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("com.microsoft", 1)]
@@ -159,6 +169,18 @@ def test_a_batch_of_several_lengths(said: Mapping[str, Any], dtype: str) -> None
     proto = network(CALL | PAST | TABLES, dtype, do_rotary=1, **said)
     within = 1e-4 if dtype == "float32" else 1e-2
     check(proto, (6, 0, (6, 2, 4)), (1, 6, (7, 3, 5)), within=within)
+
+
+@pytest.mark.parametrize("ties", [(), (("t", "p+s"),)])
+def test_each_cache_is_written_once(ties: tuple[tuple[str, str], ...]) -> None:
+    """Whatever its length: not made longer by one program and filled by another."""
+    module = lowered(network(CALL | PAST | TABLES, tidy=False, do_rotary=1), ties=ties)
+    written = [call.ty_args[0].shape.values for call in tir_calls(module)]
+    sizes = {"b": 1, "s": 1, "p": 40, "t": 30}
+    length = 41 if ties else 40
+    shapes = [[value_of(dim, sizes) for dim in dims] for dims in written]
+    assert shapes.count([1, SHARED, length, WIDTH]) == 2  # keys and values
+    assert any("max" in str(dim) for dims in written for dim in dims) == (not ties)
 
 
 def test_buffers_that_are_longer_than_what_they_hold() -> None:

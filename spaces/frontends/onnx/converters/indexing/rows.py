@@ -10,6 +10,7 @@ import numpy as np
 
 from spaces.frontends.onnx.node import Convert, Node, has_nothing
 from spaces.frontends.onnx.sizes import Size
+from spaces.lowering.relax_rewrite import FUSES, FUSES_FREELY
 
 _AS_BYTES = MappingProxyType({"add": "max", "mul": "min", "max": "max", "min": "min"})
 """What a reduction of truth values is of bytes."""
@@ -158,7 +159,11 @@ def _reverse_sequence(node: Node, builder: Any) -> Any:
 
 
 def _tensor_scatter(node: Node, builder: Any) -> Any:
-    """Updates of a cache, each row of a batch from a place of its own on."""
+    """Updates of a cache, each row of a batch from a place of its own on.
+
+    A fourth operand, which ONNX does not have, is how long the cache is afterwards: with zeros
+    where neither it nor its update has rows (`spaces.frontends.onnx.contributed`).
+    """
     from tvm import te, tirx
 
     axis = node.axis(node.rank(0), -2)
@@ -167,20 +172,28 @@ def _tensor_scatter(node: Node, builder: Any) -> Any:
         raise node.refused("its axis is that of the batch")
     operands = [node.tensor(place, builder) for place in range(len(node.inputs)) if place < 2]
     begins = [node.tensor(2, builder)] if node.input(2) is not None else []
+    lengths = [] if (longer := node.sizes(3)) is None else longer.flat()
 
-    def program(cache: Any, update: Any, *starts: Any) -> Any:
-        size, length = cache.shape[axis], update.shape[axis]  # the program's own symbols
+    def program(cache: Any, update: Any, *more: Any) -> Any:
+        held, length = cache.shape[axis], update.shape[axis]  # the program's own symbols
+        size = more[-1] if lengths else held
 
         def element(*index: Any) -> Any:
-            first = starts[0](index[0]).astype("int64") if starts else tirx.const(0, "int64")
+            first = more[0](index[0]).astype("int64") if begins else tirx.const(0, "int64")
             place = index[axis].astype("int64") - first
             place = tirx.floormod(place, size) if around else place
             new = update(*index[:axis], place, *index[axis + 1 :])
-            return tirx.if_then_else(tirx.all(place >= 0, place < length), new, cache(*index))
+            old = cache(*index)
+            if lengths:
+                old = tirx.if_then_else(index[axis] < held, old, tirx.const(0, cache.dtype))
+            return tirx.if_then_else(tirx.all(place >= 0, place < length), new, old)
 
-        return te.compute(cache.shape, element, name="tensor_scatter")
+        shape = [*cache.shape[:axis], size, *cache.shape[axis + 1 :]]
+        return te.compute(shape, element, name="tensor_scatter")
 
-    return builder.emit_te(program, *operands, *begins, primfunc_name_hint="tensor_scatter")
+    # TVM fuses nothing that reads where another tensor says; what makes the update may be fused.
+    said = {"primfunc_name_hint": "tensor_scatter", "primfunc_attrs": {FUSES: FUSES_FREELY}}
+    return builder.emit_te(program, *operands, *begins, *lengths, **said)
 
 
 ROWS: Mapping[str, Convert] = MappingProxyType(
