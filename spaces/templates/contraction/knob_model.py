@@ -40,7 +40,7 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         inner = c.axes[c.rows[-1]].extent
         rows = [r for r in rows if inner % r == 0]
     if not c.plain:
-        lanes = _exact_lanes(c.column_extent, lanes, odd=c.pair is None)
+        lanes = _exact_lanes(c.column_extent, lanes, odd=c.groups is None)
     packs_rows = c.plain and c.rows_pack
     return {
         k.ROWS: tuple(rows) if c.rows else (1,),
@@ -82,7 +82,7 @@ def _unrolls(c: Contraction) -> tuple[int, ...]:
 
 
 def _ways_of_columns(c: Contraction) -> tuple[int, ...]:
-    if c.pair is not None:  # its pairs lie apart, or its columns do
+    if c.groups is not None:  # its groups lie apart, or its columns do
         return (int(c.columns_pack),)
     reads = c.packed_bits is None and (c.columns_follow or not c.columns_pack)
     return (0,) * reads + (1,) * c.columns_pack
@@ -144,7 +144,7 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     parts = []
     for operand, packed, panel, extent, padded in ways:
         grown = c.plain and (padded, depth) != (extent, c.depth)
-        moved = packed or grown or c.operands[operand].staged or not c.has_pairs(operand)
+        moved = packed or grown or c.operands[operand].staged or not c.has_groups(operand)
         if c.operands[operand].packed_bits is not None or (c.operands[operand].constant and moved):
             parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
     return " ".join(parts)
@@ -157,7 +157,7 @@ def hoists_predicate(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     another way how much is copied, and divides by extents that may be zero. There TVM partitions
     the loop over tiles itself.
     """
-    copied = c.product or c.operands[c.rows_of].staged or not c.has_pairs(c.rows_of)
+    copied = c.product or c.operands[c.rows_of].staged or not c.has_groups(c.rows_of)
     return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
 
 
@@ -361,7 +361,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
     cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
-    copied = (padded | c.product | (not c.has_pairs(c.rows_of))) & (columns[k.PACK_ROWS] == 0)
+    copied = (padded | c.product | (not c.has_groups(c.rows_of))) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
     again = 0.5 * height * area * (t.column_tiles // t.column_block)
     copying = np.where(inside, again, apart(0.5, height * area))
