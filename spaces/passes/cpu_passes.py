@@ -26,7 +26,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 4
+VERSION = 5
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 

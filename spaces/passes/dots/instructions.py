@@ -18,7 +18,7 @@ from typing import Any
 
 from spaces.ir import rewrite
 from spaces.passes.bf16.tensors import BF16
-from spaces.targets.cpu import multiplies_bf16, multiplies_bytes
+from spaces.targets.cpu import GROUP, multiplies_bf16, multiplies_bytes
 
 WORD = "int32"
 SIGNED, UNSIGNED = "int8", "uint8"
@@ -42,7 +42,7 @@ class Dot:
     @property
     def terms(self) -> int:
         """Products that it adds up in a lane."""
-        return 2 if self.of_halves else 4
+        return 2 if self.of_halves else GROUP
 
     @property
     def of_halves(self) -> bool:
@@ -106,7 +106,7 @@ def add_bytes(sums: Any, unsigned: Any, signed: Any) -> Any:
     from tvm import tirx
 
     lanes = int(sums.ty.dtype.lanes)
-    factors = [tirx.reinterpret(f"int8x{4 * lanes}", words) for words in (unsigned, signed)]
+    factors = [tirx.reinterpret(f"int8x{GROUP * lanes}", words) for words in (unsigned, signed)]
     name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
     return tirx.call_llvm_pure_intrin(f"{WORD}x{lanes}", name, sums, *factors)
 

@@ -23,7 +23,7 @@ from tests.contracts.programs import gemm_task, setting_of
 from tests.needed import needs_nvcc
 from tests.spaces.passes.cuda.test_typed_pointers import product as half_product
 from tests.spaces.passes.cuda.test_typed_pointers import scheduled
-from tests.spaces.templates.int8.test_int8_template import product_task
+from tests.spaces.templates.contraction.byte_programs import product_task
 from tuner.candidate import Candidate, CandidateKind, specialise_for
 from tuner.errors import TunerError
 from tuner.task import Instance, Task
