@@ -25,6 +25,8 @@ _SPILLED = 0.28
 """Cycles to write a byte of a stage beyond the size of a core's L2 cache, and to read it back."""
 _UNPACK = 4.0
 """Cycles to make a vector of numbers of packed ones, in terms of vector multiply-adds."""
+_ROW_SUM = 6.0
+"""Cycles to add up the lanes of a row's sum."""
 _POINTERS, _RELOADED = 8, 0.15
 """Clamped rows whose addresses stay in registers; cycles of a step for each row beyond these."""
 
@@ -189,7 +191,8 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(c, columns)
     spread = 1 if c.broadcasts else vectors
-    good = rows * vectors + vectors + spread <= cpu.registers
+    flips = int(c.groups is not None and c.groups.alike)  # top bits, by a constant
+    good = rows * vectors + vectors + spread + flips <= cpu.registers
     good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
     if not (c.plain and len(c.rows) <= 1) and not c.ragged_rows:
         good &= t.padded_rows == c.row_extent
@@ -290,6 +293,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     reloads = np.where(k.clamps(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
     per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
     per_tile = per_step * steps + rows * vectors * 4 + k.TILE
+    per_tile = per_tile + _correcting_cycles(c, cpu, columns, steps)
     shared = np.ceil(t.chunks / cpu.cores) / t.chunks
     busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
     packing = _packing_cycles(c, cpu, columns, t)
@@ -303,6 +307,15 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
         packing=packing,
         cycles=tiles * per_tile * busiest + packing,
     )
+
+
+def _correcting_cycles(c: Contraction, cpu: Cpu, columns: Columns, steps: Any) -> Any:
+    """Cycles in which the sums of a tile are corrected, where factors are signed alike."""
+    if c.groups is None or not c.groups.alike:
+        return 0.0
+    apart = (columns[k.PACK_ROWS] == 1) | (not c.has_groups(c.rows_of))
+    row_sum = _ROW_SUM + np.where(apart, steps, steps / cpu.lanes(c.out_bits))
+    return columns[k.ROWS] * (row_sum + columns[k.VECTORS])
 
 
 def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
