@@ -68,9 +68,11 @@ def _pack(schedule: Any, stages: Stages, width: int) -> None:
 def _groups(width: int) -> Callable[..., list[Any]]:
     from tvm.tirx import floordiv, floormod
 
-    return lambda n, at: [
-        floordiv(n, width), floordiv(at, GROUP), floormod(n, width), floormod(at, GROUP)
-    ]  # fmt: skip
+    def place(n: Any, at: Any) -> list[Any]:
+        within = floormod(n, width) * GROUP + floormod(at, GROUP)
+        return [floordiv(n, width), floordiv(at, GROUP), within]
+
+    return place
 
 
 def _flat_rows(height: int) -> Callable[..., list[Any]]:

@@ -38,30 +38,40 @@ def reduction_order(c: Contraction, operand: int) -> list[int]:
 def panels(
     dim: int, width: int, order: Sequence[int], grouped: int | None = None, group: int = 1
 ) -> Layout:
-    """Panels of `width` along one dimension: batch, panel, reduction axes, place in panel, and
-    place in a group where steps of the sum are groups along a dimension."""
+    """Panels of `width` along one dimension: batch, panel, reduction axes, and place in panel, of a
+    whole group where steps of the sum are groups along a dimension."""
     from tvm import tirx
 
     def place(*index: Any) -> list[Any]:
         others = [i for d, i in enumerate(index) if d != dim and d not in order]
         inner = [tirx.floordiv(index[d], group) if d == grouped else index[d] for d in order]
+        within = tirx.floormod(index[dim], width)
+        if grouped is not None:
+            within = _in_group(within, index[grouped], group)
         return [
             *others,
             tirx.floordiv(index[dim], width),
             *(i for d, i in zip(order, inner, strict=True) if d != dim),
-            tirx.floormod(index[dim], width),
-            *([] if grouped is None else [tirx.floormod(index[grouped], group)]),
+            within,
         ]
 
     return place
 
 
 def _groups_last(grouped: int, group: int) -> Layout:
-    """The groups along a dimension, and last the place in a group."""
+    """The groups along a dimension, those of the last dimension next to one another."""
     from tvm import tirx
 
     def place(*index: Any) -> list[Any]:
         kept = [tirx.floordiv(i, group) if d == grouped else i for d, i in enumerate(index)]
-        return [*kept, tirx.floormod(index[grouped], group)]
+        return [*kept[:-1], _in_group(kept[-1], index[grouped], group)]
 
     return place
+
+
+def _in_group(number: Any, index: Any, group: int) -> Any:
+    """The place of an element in the group of some number. It is one dimension with the number: TVM
+    allocates what is accessed of each dimension, and vectors are of many groups."""
+    from tvm import tirx
+
+    return number * group + tirx.floormod(index, group)
