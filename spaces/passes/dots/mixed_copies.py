@@ -143,26 +143,26 @@ def _read(lanes: Any, analyzer: Any) -> _Copy | None:
         return None
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
-    conditions, element, other = _take_apart(rewrite.place_in_loops(realize, store.value))
+    tested, element, other = _take_apart(rewrite.place_in_loops(realize, store.value))
     load = _load_of(element)
-    if load is None or (conditions and bits_of(other) is None and not hasattr(other, "value")):
+    if load is None or (tested and bits_of(other) is None and not hasattr(other, "value")):
         return None
-    place = [rewrite.place_in_loops(realize, index) for index in store.indices]
+    place = [analyzer.simplify(rewrite.place_in_loops(realize, i)) for i in store.indices]
     written = find_growth(BufferLoad(store.buffer, place), variables, analyzer)
-    apart = any(rewrite.uses(index, variables[:1]) for index in load.indices[:-1])
-    step = rewrite.growth(analyzer, load.indices[-1], variables[0])
+    *slow, last = map(analyzer.simplify, load.indices)
+    apart = any(rewrite.uses(index, variables[:1]) for index in slow)
+    step = rewrite.growth(analyzer, last, variables[0])
     if written != [tvm_compat.as_int(group.extent), 1] or apart or step != 1:
         return None
     asked = rewrite.conjuncts(realize.predicate)
-    if any(rewrite.uses(condition, variables[1:]) for condition in asked):
+    tested = [analyzer.simplify(condition) for condition in tested]
+    ragged = [c for c in (*asked, *tested) if rewrite.uses(c, variables[:1])]
+    if any(rewrite.uses(c, variables[1:]) for c in (*asked, *ragged)):
         return None
-    ragged = [c for c in (*asked, *conditions) if rewrite.uses(c, variables[:1])]
-    if any(
-        rewrite.uses(c, variables[1:]) or not _is_linear(c, variables[0], analyzer) for c in ragged
-    ):
+    if not all(_is_linear(c, variables[0], analyzer) for c in ragged):
         return None
     always, each = (
-        [c for c in group if not rewrite.is_among(c, ragged)] for group in (asked, conditions)
+        [c for c in conditions if not rewrite.is_among(c, ragged)] for conditions in (asked, tested)
     )
     ends = [rewrite.constant(0, lanes.extent), lanes.extent - 1]
     whole = [

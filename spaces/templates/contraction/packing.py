@@ -178,12 +178,11 @@ def _copy(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any)
         return
     loops = schedule.get_loops(block)[-len(c.operands[operand].shape) :]
     grouped = c.axes[c.groups.axis].dims[operand] or 0
-    outer, group = schedule.split(loops[grouped], [None, c.group])
-    loops[grouped] = outer
     if grouped == len(loops) - 1:
         return
-    vector = schedule.split(loops[-1], [None, lanes])[1]
-    schedule.reorder(vector, group)
+    _, group = schedule.split(loops[grouped], [None, c.group])
+    far, vector = schedule.split(loops[-1], [None, lanes])
+    schedule.reorder(far, vector, group)
     schedule.vectorize(vector)
     schedule.annotate(vector, MIXES, 1)
 

@@ -17,6 +17,7 @@ from spaces.design_space.default_schedule import default_candidate
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.realize import realize
 from spaces.ir.schedules import code_hash
+from spaces.passes.cpu_passes import before_compile
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import parse_target, resolve_target
 from spaces.templates.registry import templates_of
@@ -191,14 +192,20 @@ def code_of(task: Task, place: float = 0.0) -> str:
     return assembly(point_of(task, 0, place).schedule.mod, task.target)
 
 
-@pytest.mark.parametrize("turned", TURNED)
 @pytest.mark.parametrize("dtypes", SIGNS)
-def test_each_step_of_a_sum_is_the_instruction_and_each_copy_takes_vectors(
-    dtypes: tuple[str, str], turned: tuple[bool, bool]
-) -> None:
-    code = code_of(product_task((48, 64, 96), dtypes, turned=turned))
-    assert DOT in code
-    assert not re.search(r"\tv?pmul|\tv?imul|\tv?pmadd|\tv?pext[rb]|\tmovb", code)
+def test_each_step_of_a_sum_is_the_instruction(dtypes: tuple[str, str]) -> None:
+    for number, turned in enumerate(TURNED):
+        code = code_of(product_task((48, 64, 96), dtypes, turned=turned), number / 4)
+        assert DOT in code
+        assert not re.search(r"\tvpmul|\tvpmadd", code)
+
+
+@pytest.mark.parametrize("turned", TURNED)
+def test_factors_that_lie_apart_are_put_together_by_vectors(turned: tuple[bool, bool]) -> None:
+    task = product_task((48, 64, 96), ("uint8", "int8"), turned=turned)
+    for place in (0.0, 0.5):
+        code = before_compile(point_of(task, 0, place).schedule.mod).script()
+        assert code.count("T.Shuffle") == turned[0] + (not turned[1]), "those of a row, or a column"
 
 
 @pytest.mark.parametrize(
