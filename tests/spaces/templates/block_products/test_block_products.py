@@ -17,6 +17,7 @@ from spaces.codegen.prepack import split
 from spaces.design_space.knob_space import KnobSpace
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.relax_rewrite import tir_calls
+from spaces.passes.cpu_passes import before_compile
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
 from spaces.templates.base import Template, every, setting
@@ -290,5 +291,6 @@ def test_rows_stay_floats_unless_a_file_allows_less() -> None:
 def test_the_instruction_is_that_of_the_targets_width() -> None:
     """Of `vpdpbusd`: AVX-512 has vectors of 16 sums."""
     program = Program(4, 32, "", SIZES, target=WITH_VNNI)
-    assert "vpdpbusd.512" in program.write(program.settings()[0])["main"].script()
+    module = before_compile(program.write(program.settings()[0]))
+    assert "vpdpbusd.512" in module["main"].script()
     assert cpu_of(WITH_VNNI).vnni
