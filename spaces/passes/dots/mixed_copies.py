@@ -145,7 +145,7 @@ def _read(lanes: Any, analyzer: Any) -> _Copy | None:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
     tested, element, other = _take_apart(rewrite.place_in_loops(realize, store.value))
     load = _load_of(element)
-    if load is None or (tested and bits_of(other) is None and not hasattr(other, "value")):
+    if load is None or (tested and not _is_number(other)):
         return None
     place = [analyzer.simplify(rewrite.place_in_loops(realize, i)) for i in store.indices]
     written = find_growth(BufferLoad(store.buffer, place), variables, analyzer)
@@ -183,6 +183,15 @@ def _take_apart(value: Any) -> tuple[list[Any], Any, Any]:
     if isinstance(value, ir.Call) and tvm_compat.operator_name(value) == tvm_compat.IF_THEN_ELSE:
         return rewrite.conjuncts(value.args[0]), value.args[1], value.args[2]
     return [], value, None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an expression is a constant, or the bits of one."""
+    from tvm import tirx
+
+    return isinstance(
+        value.args[0] if is_reinterpreted(value) else value, tirx.IntImm | tirx.FloatImm
+    )
 
 
 def _load_of(element: Any) -> Any:

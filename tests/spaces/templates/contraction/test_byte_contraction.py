@@ -107,8 +107,7 @@ OPEN: dict[str, Any] = {
 @pytest.mark.parametrize("number", [1, pytest.param(4, marks=long)])
 @pytest.mark.parametrize("name", OPEN)
 def test_products_of_open_sizes_are_exact(host: str, name: str, number: int) -> None:
-    signs = SIGNS[sum(map(ord, name)) % 4 :][:1] if number == 1 else SIGNS
-    for dtypes in signs:
+    for dtypes in SIGNS[:1] if number == 1 else SIGNS:
         task = product_task(dtypes=dtypes, target=host, **OPEN[name])
         templates = byte_templates(task)
         assert templates
