@@ -25,13 +25,11 @@ def correct(step: Step) -> Any:
     from tvm import s_tir, tirx
 
     fresh = [(loop, tirx.Var(str(loop.loop_var.name), loop.loop_var.ty)) for loop in step.around]
-
     rows, vectors, terms = _sort_loops(step)
     run, left = _find_run(step, terms)
-    kept = [*rows, *vectors, *left]
 
-    def rename(expression: Any) -> Any:
-        """An expression in the variables of the correction, at the first group of a run."""
+    def rename(expression: Any, kept: Sequence[Any]) -> Any:
+        """An expression in the variables of the correction, in the first step of loops not kept."""
         values = [
             (loop.loop_var, var if rewrite.is_among(loop, kept) else rewrite.constant(0, var))
             for loop, var in fresh
@@ -44,11 +42,30 @@ def correct(step: Step) -> Any:
             body = rewrite.copy_loop(loop, body, var=var, marks={})
         return body
 
-    total = _Total(step, run, rename)
-    store = _subtract(step, total.read(), rename)
-    inside = tirx.SeqStmt([*total.begin(), nest(left, total.add()), nest(vectors, store)])
-    made = s_tir.SBlock([], [], [], "row_sums", inside, None, total.buffers)
-    return nest(rows, s_tir.SBlockRealize([], rename(step.realize.predicate), made))
+    together = rows if run == 1 and _follow(step, rows) else []
+    apart = [loop for loop in rows if not rewrite.is_among(loop, together)]
+    place = [rename(index, [*apart, *left]) for index in step.first(step.shared)]
+    total: _Row | _Rows = _Row(step, place, run)
+    if together:
+        number = next(var for loop, var in fresh if loop.same_as(together[0]))
+        total = _Rows(step, place, number, tvm_compat.as_int(together[0].extent) or 0)
+    store = _subtract(step, total.read(), lambda e: rename(e, [*rows, *vectors]))
+    body = [*total.begin(), nest(left, total.add()), nest([*together, *vectors], store)]
+    made = s_tir.SBlock([], [], [], "row_sums", tirx.SeqStmt(body), None, total.buffers)
+    predicate = rename(step.realize.predicate, rows)
+    return nest(apart, s_tir.SBlockRealize([], predicate, made))
+
+
+def _follow(step: Step, rows: Sequence[Any]) -> bool:
+    """Whether the groups of all rows follow one another in memory, and there are as many rows in
+    every tile."""
+    if len(rows) != 1 or tvm_compat.as_int(rows[0].extent) is None:
+        return False
+    *slow, last = step.first(step.shared)
+    variables = [rows[0].loop_var]
+    if any(rewrite.uses(e, variables) for e in (*slow, step.realize.predicate)):
+        return False
+    return rewrite.growth(step.analyzer, last, variables[0]) == step.dot.terms
 
 
 def _sort_loops(step: Step) -> tuple[list[Any], list[Any], list[Any]]:
@@ -86,20 +103,18 @@ def _find_run(step: Step, terms: Sequence[Any]) -> tuple[int, list[Any]]:
     return groups, [loop for loop, _ in left]
 
 
-class _Total:
+class _Row:
     """The sum of a row of the shared factor, in vectors.
 
     Args:
-        groups: that follow one another in memory, in each step of the loops around.
-        rename: puts the variables of the correction into an expression.
+        place: indices of the row's first group in each step of the loops around.
+        groups: that follow one another in memory from there on.
     """
 
-    def __init__(self, step: Step, groups: int, rename: Callable[[Any], Any]) -> None:
+    def __init__(self, step: Step, place: list[Any], groups: int) -> None:
         from tvm import tirx
 
-        self._step = step
-        self._place = [rename(index) for index in step.first(step.shared)]
-        self._kind = str(step.shared.source.dtype)
+        self._step, self._place = step, place
         self._parts: list[tuple[int, int, Any]] = []  # words of a vector, how many, their sums
         for words in sorted({step.lanes, _NARROWEST, 1}, reverse=True):
             count, groups = divmod(groups, words)
@@ -115,7 +130,7 @@ class _Total:
 
     def begin(self) -> list[Any]:
         """Set all to zero."""
-        return [self._store(sums, broadcast(0, int(sums.shape[0]))) for sums in self.buffers]
+        return [_store(sums, broadcast(0, int(sums.shape[0]))) for sums in self.buffers]
 
     def add(self) -> Any:
         """Add what follows one another in memory."""
@@ -124,10 +139,11 @@ class _Total:
         statements, done = [], 0
         for words, count, sums in self._parts:
             if count == 1:
-                statements.append(self._add(sums, words, self._at(done)))
+                statements.append(self._add(sums, words, _after(self._step, self._place, done)))
             else:
                 turn = tirx.Var("turn", self._place[-1].ty)
-                start = self._at(done) + turn * rewrite.constant(words * self._step.dot.terms, turn)
+                start = _after(self._step, self._place, done)
+                start[-1] += turn * rewrite.constant(words * self._step.dot.terms, turn)
                 zero, extent = (rewrite.constant(n, turn) for n in (0, count))
                 body = self._add(sums, words, start)
                 statements.append(tirx.For(turn, zero, extent, tirx.ForKind.SERIAL, body))
@@ -140,7 +156,7 @@ class _Total:
 
         total: Any = tirx.const(0, WORD)
         for words, _, sums in self._parts:
-            vector = self._load(sums)
+            vector = _load(sums)
             if words == 1:  # the same in all lanes: one is as good as any other
                 total = total + tirx.Shuffle([vector], [tirx.const(0, WORD)])
             else:
@@ -148,30 +164,94 @@ class _Total:
                 total = total + tirx.call_llvm_pure_intrin(WORD, name, vector)
         return total
 
-    def _at(self, groups: int) -> Any:
-        """The last index of a group, that many after the first."""
-        last = self._place[-1]
-        return last + rewrite.constant(groups * self._step.dot.terms, last)
+    def _add(self, sums: Any, words: int, place: list[Any]) -> Any:
+        return _store(sums, _add_words(self._step, _load(sums), place, words))
 
-    def _add(self, sums: Any, words: int, last: Any) -> Any:
-        place = [*self._place[:-1], last]
-        read = read_words(self._step.shared.source, place, words, self._step.dot.terms)
-        vector = broadcast(read, int(sums.shape[0])) if words == 1 else read
-        return self._store(sums, add_elements(self._load(sums), vector, self._kind))
 
-    def _load(self, sums: Any) -> Any:
-        return sums[self._all(sums)]
+class _Rows:
+    """The sums of all rows of a tile at once, whose groups follow one another.
 
-    def _store(self, sums: Any, value: Any) -> Any:
+    Args:
+        place: indices of the first row's group in each step of the loops around.
+        number: the variable that numbers rows where a sum is read.
+        count: of rows.
+    """
+
+    def __init__(self, step: Step, place: list[Any], number: Any, count: int) -> None:
         from tvm import tirx
 
-        return tirx.BufferStore(sums, value, [self._all(sums)])
+        self._step, self._place, self._number = step, place, number
+        self._totals = tirx.decl_buffer((count,), WORD, "totals", scope="local")
+        self._parts: list[tuple[int, int]] = []  # the first row of a vector, and its words
+        done = 0
+        for words in sorted({step.lanes, 2 * _NARROWEST, _NARROWEST, 1}, reverse=True):
+            while words <= min(step.lanes, count - done):
+                self._parts.append((done, words))
+                done += words
 
-    def _all(self, sums: Any) -> Any:
+    @property
+    def buffers(self) -> list[Any]:
+        """What is allocated."""
+        return [self._totals]
+
+    def begin(self) -> list[Any]:
+        """Set all to zero."""
         from tvm import tirx
 
-        zero, one = (rewrite.constant(n, sums.shape[0]) for n in (0, 1))
-        return tirx.Ramp(zero, one, int(sums.shape[0]))
+        return [
+            _store(self._totals, broadcast(0, words) if words > 1 else tirx.const(0, WORD), at)
+            for at, words in self._parts
+        ]
+
+    def add(self) -> Any:
+        """Add a group of each row."""
+        from tvm import tirx
+
+        statements = []
+        for at, words in self._parts:
+            place = _after(self._step, self._place, at)
+            sums = _load(self._totals, at, words)
+            wide = sums if words > 1 else broadcast(sums, _NARROWEST)
+            added = _add_words(self._step, wide, place, words)
+            if words == 1:
+                added = tirx.Shuffle([added], [tirx.const(0, WORD)])
+            statements.append(_store(self._totals, added, at))
+        return tirx.SeqStmt(statements) if len(statements) > 1 else statements[0]
+
+    def read(self) -> Any:
+        """The sum of a row."""
+        return self._totals[rewrite.cast(str(self._totals.shape[0].ty.dtype), self._number)]
+
+
+def _after(step: Step, place: list[Any], groups: int) -> list[Any]:
+    """The indices of a group, that many after another in memory."""
+    last = place[-1]
+    return [*place[:-1], last + rewrite.constant(groups * step.dot.terms, last)]
+
+
+def _add_words(step: Step, sums: Any, place: list[Any], words: int) -> Any:
+    """A vector of sums with groups of the shared factor added; one group goes to all."""
+    read = read_words(step.shared.source, place, words, step.dot.terms)
+    vector = broadcast(read, int(sums.ty.dtype.lanes)) if words == 1 else read
+    return add_elements(sums, vector, str(step.shared.source.dtype))
+
+
+def _load(sums: Any, at: int = 0, words: int | None = None) -> Any:
+    """So many sums; None is all."""
+    return sums[_span(sums, at, words or int(sums.shape[0]))]
+
+
+def _store(sums: Any, value: Any, at: int = 0) -> Any:
+    from tvm import tirx
+
+    return tirx.BufferStore(sums, value, [_span(sums, at, int(value.ty.dtype.lanes))])
+
+
+def _span(sums: Any, at: int, words: int) -> Any:
+    from tvm import tirx
+
+    first, one = (rewrite.constant(n, sums.shape[0]) for n in (at, 1))
+    return tirx.Ramp(first, one, words) if words > 1 else first
 
 
 def _subtract(step: Step, total: Any, rename: Callable[[Any], Any]) -> Any:
