@@ -313,9 +313,11 @@ def _correcting_cycles(c: Contraction, cpu: Cpu, columns: Columns, steps: Any) -
     """Cycles in which the sums of a tile are corrected, where factors are signed alike."""
     if c.groups is None or not c.groups.alike:
         return 0.0
-    apart = (columns[k.PACK_ROWS] == 1) | (not c.has_groups(c.rows_of))
-    row_sum = _ROW_SUM + np.where(apart, steps, steps / cpu.lanes(c.out_bits))
-    return columns[k.ROWS] * (row_sum + columns[k.VECTORS])
+    rows = columns[k.ROWS]
+    along = rows * steps / cpu.lanes(c.out_bits)
+    across = steps * np.maximum(_LATENCY, rows / 4)  # a group of each row: sums wait for themselves
+    strips = (columns[k.PACK_ROWS] == 1) | (not c.has_groups(c.rows_of))
+    return np.where(strips, across, along) + rows * (_ROW_SUM + columns[k.VECTORS])
 
 
 def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
