@@ -408,7 +408,7 @@ def tree_elsewhere(tmp_path: Path, text: str) -> list[Import]:
         ("tuner/task.py", "import tuner.storage.base", True),
         ("cluster/app/tune.py", "from cluster.app.commands.tune import run", True),
         ("spaces/passes/a.py", "from spaces.ir import rewrite", False),
-        ("spaces/templates/int8/a.py", "from spaces.templates.contraction import shape", False),
+        ("spaces/templates/few_rows/a.py", "from spaces.templates.contraction import shape", False),
         ("tuner/storage/base.py", "from tuner.task import Task", False),
     ],
 )

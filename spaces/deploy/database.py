@@ -11,9 +11,8 @@ from typing import Any
 
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import stub_intrinsics
-from spaces.intrinsics.vnni import find_intrinsics
 from spaces.ir import tvm_compat
-from spaces.ir.schedules import InvalidCandidate, task_module, whole_payload
+from spaces.ir.schedules import InvalidCandidate, task_module
 from spaces.lowering.extract_tasks import is_scheduled, key_of
 from spaces.targets.target import parse_target
 from tuner.candidate import Candidate
@@ -30,7 +29,7 @@ Entry = tuple[Task, Candidate, Sequence[float]]
 
 def export_database(
     directory: Path, entries: Sequence[Entry], *, lowered: Any | None = None
-) -> list[str]:
+) -> None:
     """Write TVM's two database files, replacing any that exist.
 
     After `tuner.lower`, TVM's own `relax.transform.MetaScheduleApplyDatabase(directory)` applies
@@ -42,10 +41,6 @@ def export_database(
             symbols apart, tasks do not; with it, each function of a task is written under its
             own symbol. Needed for tensor programs that are no part of a graph.
 
-    Returns:
-        Names of the tasks whose schedules need intrinsics of ours: TVM opens the database only once
-        these are registered, by `spaces.intrinsics.named.register_named`.
-
     Raises:
         TunerError: the directory cannot be written, or a schedule does not apply any more.
     """
@@ -56,18 +51,15 @@ def export_database(
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             database = JSONDatabase(work_dir=scratch)
-            count, needy = 0, []
+            count = 0
             for entry in entries:
                 trace = _trace(entry)
-                if find_intrinsics(whole_payload(trace)):
-                    needy.append(entry[0].name)
                 for workload in _workloads(entry[0], lowered):
                     _commit(database, workload, entry, trace)
                     count += 1
             _check_written(Path(scratch), count)
             for name in (WORKLOADS, RECORDS):
                 put_file(Path(scratch) / name, directory / name)
-        return needy
 
 
 def _check_written(folder: Path, records: int) -> None:

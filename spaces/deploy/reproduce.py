@@ -19,7 +19,6 @@ from spaces.check.output_bounds import relative_tolerance
 from spaces.codegen.prepack import COMPUTE, split
 from spaces.design_space.realize import realize
 from spaces.intrinsics.registration import families_named
-from spaces.intrinsics.vnni import find_intrinsics
 from spaces.ir.element_types import is_float
 from spaces.ir.schedules import (
     InvalidCandidate,
@@ -151,8 +150,6 @@ def _trace(task: Task, candidate: Candidate, schedule: Any) -> tuple[str | None,
     if makes_program(candidate, schedule):
         return None, f"which {display_space(candidate.space)} makes of {candidate.payload}"
     trace = whole_payload(schedule.trace.simplified(False))
-    if ours := find_intrinsics(trace):
-        return None, f"whose trace names intrinsics of the tuner ({ours[0].name}, ...)"
     if families := families_named(trace):
         return None, f"whose trace names TVM's intrinsics for {families[0]}, which load slowly"
     try:

@@ -10,7 +10,7 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.schedule_rules import RULES
 from spaces.design_space.theirs import postprocess_theirs
 from spaces.design_space.trace_space import TraceSpace
-from spaces.intrinsics.named import register_named
+from spaces.intrinsics.registration import register_named
 from spaces.ir.schedules import (
     InvalidCandidate,
     load_program,

@@ -70,6 +70,13 @@ def families_named(text: str) -> list[str]:
     return [family for family, pattern in _NAMES.items() if pattern.search(text)]
 
 
+def register_named(text: str) -> None:
+    """Register each of TVM's intrinsics that a text names, such as a trace or a database, by
+    family, a second time for nothing: a trace applies only where its intrinsics are registered."""
+    for family in families_named(text):
+        register_intrinsics(family)
+
+
 def register_missing(error: str) -> bool:
     """Register the family of an intrinsic that TVM says it lacks, so that the same can be tried
     again; False where that is not what it says, or was done before."""

@@ -15,7 +15,8 @@ from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.arithmetic.roundings import with_rounding_casts
 from spaces.passes.bf16.arithmetic import with_wide_arithmetic
-from spaces.passes.bf16.dots import with_pair_dots
+from spaces.passes.dots.group_dots import with_group_dots
+from spaces.passes.dots.mixed_copies import with_mixed_copies
 from spaces.passes.idle_steps import without_idle_steps
 from spaces.passes.narrow_indices import with_narrow_indices
 from spaces.passes.nonempty import for_positive_sizes
@@ -49,9 +50,10 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     with_prefetches,
     with_tile_sums,
     with_whole_tiles,
-    # Marked sums of products of bfloat16 become instructions, which round and treat the smallest
+    # Marked sums of products become instructions; those of bfloat16 round and treat the smallest
     # numbers in a way of their own.
-    with_pair_dots,
+    with_group_dots,
+    with_mixed_copies,
     with_transposes,
     with_ragged_ends,
     without_idle_steps,

@@ -40,8 +40,7 @@ def choose_precision(
             another type than bytes.
         TunerError: the model has no graph, samples do not fit, or outputs are no longer finite.
     """
-    is_open = bool(model.shapes)
-    name, why = choose_type(target, is_open=is_open) if asked == AUTO else (asked, "")
+    name, why = choose_type(target) if asked == AUTO else (asked, "")
     precision, inputs = Precision(asked, name, why), Samples()
     if name == "int8":
         inputs = _samples(samples, model, given)
@@ -60,15 +59,12 @@ def choose_precision(
     return replace(precision, error=error)
 
 
-def choose_type(target: str, *, is_open: bool) -> tuple[str, str]:
+def choose_type(target: str) -> tuple[str, str]:
     """The type that suits a CPU, and why.
 
-    Bytes where it has instructions for them that our kernels use, which are for sizes that are
-    known; else bfloat16 where it has instructions for that. Other halves have none: kernels widen
-    them, which is faster only where memory is the limit, as with one row.
-
-    Args:
-        is_open: whether the model has open dimensions.
+    Bytes where it has instructions for them that our kernels use, else bfloat16 where it has
+    instructions for that. Other halves have none: kernels widen them, which is faster only where
+    memory is the limit, as with one row.
 
     Raises:
         UsageError: the target is no CPU.
@@ -76,11 +72,9 @@ def choose_type(target: str, *, is_open: bool) -> tuple[str, str]:
     if not backend_of(target).on_host:
         raise UsageError(f"--precision {AUTO}: it is for CPUs: name a type")
     cpu = cpu_of(target)
-    if cpu.vnni and not is_open:
+    if cpu.vnni:
         return "int8", f"{AUTO}: the CPU multiplies bytes four at a time (VNNI)"
-    why = "kernels of bytes are for sizes that are known"
-    if not is_open:
-        why = "the CPU has no instructions for products of bytes (VNNI)"
+    why = "the CPU has no instructions for products of bytes (VNNI)"
     if cpu.dots_bf16:
         return "bf16", f"{AUTO}: {why}; it multiplies bfloat16 two at a time (AVX512-BF16)"
     return "f32", f"{AUTO}: {why}"

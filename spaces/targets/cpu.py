@@ -10,6 +10,9 @@ from typing import Any
 from spaces.targets.cpu_caches import caches_of
 from spaces.targets.host import this_host
 
+GROUP = 4
+"""Products of bytes that VNNI adds up in a lane at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cpu:

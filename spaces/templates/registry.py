@@ -51,14 +51,13 @@ def cpu_templates(task: Task) -> list[Template]:
     from spaces.templates.block_products.template import block_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.contraction.template import contraction_templates
-    from spaces.templates.int8.template import int8_templates
     from spaces.templates.memory.template import memory_template
     from spaces.templates.plain_loops import plain_loops
 
     if blocks := block_templates(task):
         return blocks
     match = match_contraction(task)
-    found: list[Template] = int8_templates(task, match) or contraction_templates(task, match)
+    found = contraction_templates(task, match)
     if (memory := memory_template(task)) is not None:  # of a product too, if it is small
         found = [*found, memory]
     if not found and (loops := plain_loops(task)) is not None:

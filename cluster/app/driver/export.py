@@ -160,19 +160,16 @@ def _shape_as(model: Model) -> ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Names of tasks that a database lacks, which holds one schedule for each, or not TVM alone can
-    apply.
+    """Names of tasks that a database, which holds one schedule for each, lacks the fastest code of.
 
     Attributes:
         symbolic: those with symbolic dimensions, which have a set of kernels.
         faster: those that are fastest with a library's function, or with a program that is no
             schedule: it has their best schedule.
-        intrinsics: those that it has, but that need intrinsics of ours to be registered.
     """
 
     symbolic: tuple[str, ...]
     faster: tuple[str, ...]
-    intrinsics: tuple[str, ...] = ()
 
 
 def export_database(run: Path, out_dir: Path) -> LeftOut:
@@ -195,14 +192,14 @@ def export_database(run: Path, out_dir: Path) -> LeftOut:
     entries = [
         (task, record.trial.candidate, record.measurement.samples_s) for task, record in kernels
     ]
-    needy = write(out_dir, entries, lowered=finished.lowered)
+    write(out_dir, entries, lowered=finished.lowered)
     symbolic = tuple(task.name for task, _ in finished.results.sets)
     faster = tuple(
         task.name
         for task, record in finished.results.winners
         if not record.trial.candidate.is_schedule
     )
-    return LeftOut(symbolic, faster, tuple(needy))
+    return LeftOut(symbolic, faster)
 
 
 def bench(

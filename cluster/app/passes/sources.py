@@ -11,8 +11,7 @@ from spaces.deploy.apply import origin_of
 from spaces.deploy.database import RECORDS
 from spaces.deploy.provenance import Origin
 from spaces.design_space.realize import realize
-from spaces.intrinsics.named import register_named
-from spaces.intrinsics.registration import stub_intrinsics
+from spaces.intrinsics.registration import register_named, stub_intrinsics
 from spaces.ir import tvm_compat
 from spaces.ir.guard import note
 from spaces.ir.schedules import task_module, whole_payload

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.intrinsics.vnni import GROUP
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE
 from spaces.lowering.relax_rewrite import FUSES, FUSES_AFTER
 from spaces.lowering.weights.codes import Codes, take_code
 from spaces.lowering.weights.constants import GRAPH, UNPACKS
+from spaces.targets.cpu import GROUP
 
 ROUNDED_ROWS = "tuner.rows_in_bytes"
 """Attribute of a program that unpacks a weight whose product may round its rows: bits, numbers of a

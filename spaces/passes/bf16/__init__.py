@@ -1,1 +1,1 @@
-"""Products of bfloat16 by the instructions for them, and the tensors that these read."""
+"""Arithmetic of bfloat16, and the tensors that its products read."""

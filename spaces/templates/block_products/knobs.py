@@ -13,8 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from spaces.intrinsics.vnni import GROUP
-from spaces.targets.cpu import Cpu
+from spaces.targets.cpu import GROUP, Cpu
 from spaces.templates.base import Columns, Costs, as_rows
 from spaces.templates.block_products.shape import BlockProduct
 from spaces.templates.contraction import register_tile as k

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spaces.intrinsics.vnni import GROUP, Dot
-from spaces.intrinsics.vnni_registry import register
 from spaces.ir import tvm_compat
+from spaces.passes.dots.group_dots import GROUPS
 from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.passes.tile_marks import SKIPPED, TILE
+from spaces.targets.cpu import GROUP
 from spaces.templates.base import Knobs
 from spaces.templates.block_products.shape import BlockProduct, Stages, find_stages
 from spaces.templates.contraction import register_tile as k
@@ -48,7 +48,7 @@ def write_product(schedule: Any, p: BlockProduct, knobs: Knobs, lanes: int) -> N
     _tile(schedule, schedule.get_loops(stages.last)[-2:], lanes)
     if knobs[k.PARALLEL]:
         schedule.parallel(chunks)
-    _multiply(schedule, p, stages.dots, knobs, lanes)
+    _multiply(schedule, p, stages.dots, lanes)
     _tile(schedule, schedule.get_loops(schedule.decompose_reduction(stages.product, blocks))[-2:],
           lanes)  # fmt: skip
 
@@ -68,9 +68,11 @@ def _pack(schedule: Any, stages: Stages, width: int) -> None:
 def _groups(width: int) -> Callable[..., list[Any]]:
     from tvm.tirx import floordiv, floormod
 
-    return lambda n, at: [
-        floordiv(n, width), floordiv(at, GROUP), floormod(n, width), floormod(at, GROUP)
-    ]  # fmt: skip
+    def place(n: Any, at: Any) -> list[Any]:
+        within = floormod(n, width) * GROUP + floormod(at, GROUP)
+        return [floordiv(n, width), floordiv(at, GROUP), within]
+
+    return place
 
 
 def _flat_rows(height: int) -> Callable[..., list[Any]]:
@@ -106,20 +108,15 @@ def _tile(schedule: Any, loops: Sequence[Any], lanes: int) -> None:
     schedule.vectorize(vector)
 
 
-def _multiply(schedule: Any, p: BlockProduct, dots: Any, knobs: Knobs, lanes: int) -> None:
-    """Sum the products of a block by one intrinsic."""
-    dot = Dot(
-        signs="su",
-        rows=knobs[k.ROWS],
-        vectors=knobs[k.VECTORS],
-        lanes=lanes,
-        depth=p.block,
-        step=1,
-        unroll=max(n for n in range(1, _MOST_GROUPS + 1) if p.block // GROUP % n == 0),
-        index_bits=p.index_bits,
-    )
-    register(dot)
-    *_, rows, columns, _ = schedule.get_loops(dots)
-    first = schedule.decompose_reduction(dots, rows)
-    _tile(schedule, schedule.get_loops(first)[-2:], lanes)
-    schedule.tensorize(columns if dot.rows == 1 else rows, dot.name)
+def _multiply(schedule: Any, p: BlockProduct, dots: Any, lanes: int) -> None:
+    """Sum the products of a block, a group at a time."""
+    *_, rows, columns, terms = schedule.get_loops(dots)
+    vectors, vector = schedule.split(columns, [None, lanes])
+    most = max(n for n in range(1, _MOST_GROUPS + 1) if p.block // GROUP % n == 0)
+    far, near, group = schedule.split(terms, [None, most, GROUP])
+    schedule.reorder(far, near, rows, vectors, vector, group)
+    schedule.vectorize(vector)
+    schedule.annotate(vector, GROUPS, 1)
+    for loop in (near, rows, vectors):
+        schedule.unroll(loop)
+    schedule.decompose_reduction(dots, far)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from spaces.intrinsics.vnni import GROUP
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, value_of
+from spaces.targets.cpu import GROUP
 from spaces.templates.contraction.match import inline_epilogue, sums
 from tuner.task import Instance, Task
 
@@ -35,7 +35,6 @@ class BlockProduct:
         packed_bits: bits of the weight in memory for each number of it.
         symbolic: whether the number of rows is known only when the program runs.
         outer: how many dimensions there are before a tile's rows and columns.
-        index_bits: bits of the program's loop variables.
     """
 
     batches: int
@@ -48,7 +47,6 @@ class BlockProduct:
     packed_bits: float
     symbolic: bool
     outer: int
-    index_bits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,6 @@ def _read(schedule: Any, stages: Stages, values: Mapping[str, int]) -> BlockProd
         packed_bits=_count_bits(schedule.get(stages.codes)),
         symbolic=any(tvm_compat.as_int(extent) is None for extent in (*front, rows)),
         outer=len(outer),
-        index_bits=64 if str(dots.iter_vars[0].var.ty.dtype) == "int64" else 32,
     )
 
 

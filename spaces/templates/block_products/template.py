@@ -19,7 +19,7 @@ from spaces.templates.block_products.shape import BlockProduct, count_rows, find
 from spaces.templates.contraction import register_tile as k
 from tuner.task import Instance, Task
 
-_NAME = "kernel:block-product-2"
+_NAME = "kernel:block-product-3"
 
 
 class BlockTemplate:

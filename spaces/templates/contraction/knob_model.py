@@ -25,6 +25,8 @@ _SPILLED = 0.28
 """Cycles to write a byte of a stage beyond the size of a core's L2 cache, and to read it back."""
 _UNPACK = 4.0
 """Cycles to make a vector of numbers of packed ones, in terms of vector multiply-adds."""
+_ROW_SUM = 6.0
+"""Cycles to add up the lanes of a row's sum."""
 _POINTERS, _RELOADED = 8, 0.15
 """Clamped rows whose addresses stay in registers; cycles of a step for each row beyond these."""
 
@@ -40,7 +42,7 @@ def choices_of(c: Contraction, cpu: Cpu) -> dict[str, tuple[int, ...]]:
         inner = c.axes[c.rows[-1]].extent
         rows = [r for r in rows if inner % r == 0]
     if not c.plain:
-        lanes = _exact_lanes(c.column_extent, lanes, odd=c.pair is None)
+        lanes = _exact_lanes(c.column_extent, lanes, odd=c.groups is None)
     packs_rows = c.plain and c.rows_pack
     return {
         k.ROWS: tuple(rows) if c.rows else (1,),
@@ -82,7 +84,7 @@ def _unrolls(c: Contraction) -> tuple[int, ...]:
 
 
 def _ways_of_columns(c: Contraction) -> tuple[int, ...]:
-    if c.pair is not None:  # its pairs lie apart, or its columns do
+    if c.groups is not None:  # its groups lie apart, or its columns do
         return (int(c.columns_pack),)
     reads = c.packed_bits is None and (c.columns_follow or not c.columns_pack)
     return (0,) * reads + (1,) * c.columns_pack
@@ -144,7 +146,7 @@ def layout(c: Contraction, knobs: Knobs) -> str:
     parts = []
     for operand, packed, panel, extent, padded in ways:
         grown = c.plain and (padded, depth) != (extent, c.depth)
-        moved = packed or grown or c.operands[operand].staged or not c.has_pairs(operand)
+        moved = packed or grown or c.operands[operand].staged or not c.has_groups(operand)
         if c.operands[operand].packed_bits is not None or (c.operands[operand].constant and moved):
             parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
     return " ".join(parts)
@@ -157,7 +159,7 @@ def hoists_predicate(c: Contraction, knobs: Mapping[str, Any]) -> Any:
     another way how much is copied, and divides by extents that may be zero. There TVM partitions
     the loop over tiles itself.
     """
-    copied = c.product or c.operands[c.rows_of].staged or not c.has_pairs(c.rows_of)
+    copied = c.product or c.operands[c.rows_of].staged or not c.has_groups(c.rows_of)
     return (c.plain and not copied) & (np.asarray(depth_grows(c, knobs)) == 0)
 
 
@@ -189,7 +191,8 @@ def feasible(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.bool_
     rows, vectors = columns[k.ROWS], columns[k.VECTORS]
     t = tiling(c, columns)
     spread = 1 if c.broadcasts else vectors
-    good = rows * vectors + vectors + spread <= cpu.registers
+    flips = int(c.groups is not None and c.groups.alike)  # top bits, by a constant
+    good = rows * vectors + vectors + spread + flips <= cpu.registers
     good &= rows * vectors * columns[k.UNROLL] <= _MOST_UNROLLED
     if not (c.plain and len(c.rows) <= 1) and not c.ragged_rows:
         good &= t.padded_rows == c.row_extent
@@ -290,6 +293,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     reloads = np.where(k.clamps(columns), _RELOADED * np.maximum(rows - _POINTERS, 0), 0.0)
     per_step = step + waiting + reloads + k.STEP / columns[k.UNROLL]
     per_tile = per_step * steps + rows * vectors * 4 + k.TILE
+    per_tile = per_tile + _correcting_cycles(c, cpu, columns, steps)
     shared = np.ceil(t.chunks / cpu.cores) / t.chunks
     busiest = np.where(k.in_threads(columns) == 1, shared, 1.0)
     packing = _packing_cycles(c, cpu, columns, t)
@@ -303,6 +307,17 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
         packing=packing,
         cycles=tiles * per_tile * busiest + packing,
     )
+
+
+def _correcting_cycles(c: Contraction, cpu: Cpu, columns: Columns, steps: Any) -> Any:
+    """Cycles in which the sums of a tile are corrected, where factors are signed alike."""
+    if c.groups is None or not c.groups.alike:
+        return 0.0
+    rows = columns[k.ROWS]
+    along = rows * steps / cpu.lanes(c.out_bits)
+    across = steps * np.maximum(_LATENCY, rows / 4)  # a group of each row: sums wait for themselves
+    strips = (columns[k.PACK_ROWS] == 1) | (not c.has_groups(c.rows_of))
+    return np.where(strips, across, along) + rows * (_ROW_SUM + columns[k.VECTORS])
 
 
 def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32]:
@@ -361,7 +376,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
     cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)
     cycles = cycles + np.where(columns[k.PACK_ROWS] == 1, apart(0.7, height * area), 0.0)
-    copied = (padded | c.product | (not c.has_pairs(c.rows_of))) & (columns[k.PACK_ROWS] == 0)
+    copied = (padded | c.product | (not c.has_groups(c.rows_of))) & (columns[k.PACK_ROWS] == 0)
     inside = copied & (columns[k.STAGE_INSIDE] == 1) & c.symbolic
     again = 0.5 * height * area * (t.column_tiles // t.column_block)
     copying = np.where(inside, again, apart(0.5, height * area))

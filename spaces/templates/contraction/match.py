@@ -12,8 +12,8 @@ from spaces.ir.affine import Index, read_index
 from spaces.ir.guard import Unsuitable, refusals
 from spaces.ir.schedules import new_schedule, task_module
 from spaces.ir.symbolic import NO_VALUES, is_symbolic, value_of
-from spaces.passes.bf16.dots import is_sum_of_bf16
-from spaces.templates.contraction.roles import Roles, choose_pair, roles
+from spaces.passes.dots.instructions import find_dot
+from spaces.templates.contraction.roles import Roles, choose_groups, roles
 from spaces.templates.contraction.shape import Axis, Contraction, Operand
 from spaces.templates.contraction.weights import (
     count_packed_bits,
@@ -282,7 +282,7 @@ def view(
     expressions = [*body.indices, *(i for load in loads for i in load.indices)]
     plain = all(type(e).__name__ == "Var" for e in expressions)
     spread = not axes[column].used[1 - columns_of]
-    in_pairs = spread and is_sum_of_bf16(match.main)
+    dot = find_dot(match.main) if spread else None
     return Contraction(
         axes=axes,
         operands=operands,
@@ -296,7 +296,7 @@ def view(
         epilogue=match.stages.last is not None,
         epilogue_keeps_shape=keeps_shape(match.schedule, match.stages, values),
         product=match.product,
-        pair=choose_pair(axes, 1 - columns_of, plain=plain) if in_pairs else None,
+        groups=choose_groups(dot, axes, 1 - columns_of, plain=plain),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spaces.templates.contraction.shape import PAIR, Axis, Operand
+from spaces.passes.dots.instructions import Dot
+from spaces.templates.contraction.shape import Axis, Groups, Operand
 
 Roles = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -72,18 +73,23 @@ def _adjacent(before: Axis, after: Axis, operand: Operand, number: int) -> bool:
     )
 
 
-def choose_pair(axes: Sequence[Axis], rows_of: int, *, plain: bool) -> int | None:
-    """The reduction axis whose steps are best taken in pairs; None where there is none.
+def choose_groups(
+    dot: Dot | None, axes: Sequence[Axis], rows_of: int, *, plain: bool
+) -> Groups | None:
+    """The groups of products that an instruction adds up; None where there are none.
 
-    It is an index of its own in both operands. One of an even extent needs no padding; one along
-    which the row operand is contiguous, no copy of that operand.
+    They follow one another along a reduction axis that is an index of its own in both operands. One
+    whose extent groups divide needs no padding; one along which the row operand is contiguous, no
+    copy of that operand.
 
     Args:
-        plain: whether odd extents can be padded.
+        plain: whether other extents can be padded.
     """
+    if dot is None:
+        return None
 
     def is_odd(axis: Axis) -> bool:
-        return axis.symbolic or bool(axis.extent % PAIR)
+        return axis.symbolic or bool(axis.extent % dot.terms)
 
     fit = [
         number
@@ -92,4 +98,4 @@ def choose_pair(axes: Sequence[Axis], rows_of: int, *, plain: bool) -> int | Non
         if plain or not is_odd(axis)
     ]
     order = [(is_odd(axes[n]), axes[n].steps[rows_of] != 1, -n) for n in fit]
-    return -min(order)[-1] if order else None
+    return Groups(-min(order)[-1], dot.terms, dot.alike) if order else None

@@ -8,8 +8,7 @@ from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
-from spaces.passes.bf16.dots import PAIRS
-from spaces.passes.padded_weights import PADDED_AHEAD
+from spaces.passes.dots.group_dots import GROUPS, SUMS
 from spaces.passes.tile_marks import CLAMPED, TILE, VERSIONED
 from spaces.templates.base import Knobs
 from spaces.templates.contraction import register_tile as k
@@ -22,19 +21,10 @@ from spaces.templates.contraction.knob_model import (
     tiling,
 )
 from spaces.templates.contraction.match import Stages, tidy_stages
-from spaces.templates.contraction.panels import lay_out, panels, reduction_order
+from spaces.templates.contraction.packing import pack_operands, place_stages, split_groups
 from spaces.templates.contraction.product_form import as_product
-from spaces.templates.contraction.shape import PAIR, Contraction
-from spaces.templates.contraction.tile_stages import (
-    in_parallel,
-    pack_ahead,
-    pad,
-    write_back,
-    zeros_like,
-)
-from spaces.templates.contraction.weights import find_panel_dims
-
-_COPY_CHUNK = 2048
+from spaces.templates.contraction.shape import Contraction
+from spaces.templates.contraction.tile_stages import pad, write_back
 
 
 def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
@@ -50,33 +40,14 @@ def write_contraction(schedule: Any, c: Contraction, knobs: Knobs) -> None:
             raise Unsuitable("the program is no product of another form")
         stages = product
     stages = _pad(schedule, c, knobs, stages)
-    packed = _pack(schedule, c, knobs, stages)
+    packed = pack_operands(schedule, c, knobs, stages)
     last = _own_tile(schedule, c, stages)
     loops = _split_loops(schedule, c, knobs, _axis_loops(schedule, c, stages.main, last))
     schedule.reverse_compute_at(last, loops.tile)  # before loops are fused: it solves for each
     chunk = _chunk(schedule, c, knobs, loops)
     reduction, step = _tile(schedule, c, knobs, loops)
     write_back(schedule, c, knobs, last)
-    for operand, block in enumerate(packed):
-        if block is None:
-            continue
-        packed_here = knobs[k.PACK_ROWS if operand == c.rows_of else k.PACK_COLUMNS]
-        if knobs[k.STAGE_INSIDE] and operand in c.stages_inside and not packed_here:
-            schedule.compute_at(block, chunk)
-            _vectorize_copy(schedule, block, knobs[k.LANES])
-        elif operand == c.columns_of and packed_here and k.packs_inside(knobs):
-            dims = len(schedule.get_loops(block))
-            in_step = k.packs_inside(knobs) == k.IN_STEP
-            schedule.compute_at(block, step if in_step else chunk, preserve_unit_loops=True)
-            inside = schedule.get_loops(block)[-dims:]
-            _pack_panels(schedule, c, knobs, operand, inside)
-            if in_step:
-                schedule.set_scope(block, 0, "local")
-            if c.packed_bits is not None:  # numbers of a byte are made together
-                steps = inside[reduction_order(c, operand)[-1]]
-                schedule.unroll(schedule.split(steps, [None, knobs[k.UNROLL]])[1])
-        else:
-            _stage_at_root(schedule, c, knobs, operand, block)
+    place_stages(schedule, c, knobs, packed, chunk, step)
     schedule.decompose_reduction(stages.main, reduction)
 
 
@@ -116,54 +87,11 @@ def _pad(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> Stages:
     inner = inner_reduction(c)
     if inner is not None and depth_grows(c, knobs):
         padding[inner] = knobs[k.UNROLL] * c.group
-    elif c.pair is not None and is_padded(c, c.pair, PAIR):
-        padding[c.pair] = PAIR
+    elif c.groups is not None and is_padded(c, c.groups.axis, c.group):
+        padding[c.groups.axis] = c.group
     elif not grown:
         return stages
     return pad(schedule, stages, padding, grown=grown) if c.plain else stages
-
-
-def _pack(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -> list[Any]:
-    """Add packing stages; for each operand the packing or padding stage to schedule, or None."""
-    blocks = list(stages.before)
-    wanted = {
-        c.rows_of: (knobs[k.PACK_ROWS], c.rows[-1] if c.rows else None, knobs[k.ROWS]),
-        c.columns_of: (knobs[k.PACK_COLUMNS], c.column, knobs[k.VECTORS] * knobs[k.LANES]),
-    }
-    for operand, (pack, axis, width) in wanted.items():
-        constant = c.operands[operand].constant
-        layout = lay_out(c, operand, axis if pack else None, width)
-        if layout is not None and blocks[operand] is None:
-            blocks[operand] = schedule.cache_read(stages.main, operand, "global")
-        if constant and blocks[operand] is not None:
-            schedule.annotate(blocks[operand], tvm_compat.PREPROC, 1)
-        if layout is not None:
-            if c.operands[operand].packed_bits is not None:
-                _pack_sources(schedule, blocks[operand], c.axes[c.column].dims[operand], width)
-            zero = zeros_like(schedule, stages.main, operand) if constant else None
-            schedule.transform_layout(stages.main, ("read", operand), layout, pad_value=zero)
-        if constant:
-            blocks[operand] = None
-    return blocks
-
-
-def _pack_sources(schedule: Any, stage: Any, dim: int | None, width: int) -> None:
-    """Pack ahead what a stage makes its numbers of, in panels as those of the stage.
-
-    Args:
-        dim: dimension of what the stage writes along which panels have `width` numbers.
-
-    Raises:
-        Unsuitable: a source has no such dimension.
-    """
-    block = schedule.get(stage)
-    places = None if dim is None else find_panel_dims(block, dim)
-    if places is None:
-        raise Unsuitable("packed weights cannot be packed along this axis")
-    for number, (place, region) in enumerate(zip(places, block.reads, strict=True)):
-        others = [d for d in range(len(region.region)) if d != place]
-        pack_ahead(schedule, stage, number, panels(place, width, others))
-    schedule.annotate(stage, PADDED_AHEAD, 1)
 
 
 def _own_tile(schedule: Any, c: Contraction, stages: Stages) -> Any:
@@ -286,29 +214,20 @@ def _tile(schedule: Any, c: Contraction, knobs: Knobs, loops: _Loops) -> tuple[A
     """Schedule the inside of a register tile; return its outermost reduction loop, and the one
     whose steps are unrolled, or that around the tile."""
     several = [i for i in c.reduce_axes if not c.axes[i].single]
-    steps, pair = _split_pairs(schedule, c, several, loops.reduction)
+    steps, group = split_groups(schedule, c, several, loops.reduction)
     slow, fast = _unroll(schedule, c, knobs, steps)
     *rows, columns = loops.inner
     vectors, lanes = schedule.split(columns, [knobs[k.VECTORS], knobs[k.LANES]])
-    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes, *pair)
+    schedule.reorder(*loops.single, *slow, *fast, *rows, vectors, lanes, *group)
     schedule.vectorize(lanes)
-    if pair:
-        schedule.annotate(lanes, PAIRS, 1)
+    if group:
+        schedule.annotate(lanes, GROUPS, 1)
     for loop in (*fast, *rows, vectors):
         schedule.unroll(loop)
-    return (*loops.single, *slow, *fast)[0], (loops.tile, *loops.single, *slow)[-1]
-
-
-def _split_pairs(
-    schedule: Any, c: Contraction, axes: Sequence[int], loops: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """The loops of some reduction axes over steps, and the one over the products of a step where
-    there are several."""
-    if c.pair is None:
-        return list(loops), []
-    split = {i: schedule.split(loops[n], [None, PAIR]) for n, i in enumerate(axes) if i == c.pair}
-    steps = [split[i][0] if i == c.pair else loop for i, loop in zip(axes, loops, strict=True)]
-    return steps, [split[c.pair][1]]
+    sums = (*loops.single, *slow, *fast)[0]
+    if c.groups is not None and c.groups.alike:
+        schedule.annotate(sums, SUMS, 1)
+    return sums, (loops.tile, *loops.single, *slow)[-1]
 
 
 def _unroll(
@@ -331,53 +250,3 @@ def _unroll(
             slow.append(outside)
             fast.append(inside)
     return slow, fast
-
-
-def _vectorize_copy(schedule: Any, block: Any, lanes: int) -> None:
-    """Vectorize the innermost loop of a copy."""
-    loop = schedule.get_loops(block)[-1]
-    extent = tvm_compat.as_int(schedule.get(loop).extent)
-    if extent is None or (extent > lanes and extent % lanes == 0):
-        loop = schedule.split(loop, [None, lanes])[1]
-        extent = lanes
-    if 1 < extent <= lanes:
-        schedule.vectorize(loop)
-
-
-def _pack_panels(
-    schedule: Any, c: Contraction, knobs: Knobs, operand: int, loops: Sequence[Any]
-) -> list[Any]:
-    """Order the loops of a stage that packs panels of columns, or strips of rows, as these lie in
-    memory; return the loops around one panel."""
-    panels = operand == c.columns_of
-    axis = c.column if panels else c.rows[-1]
-    dim = c.axes[axis].dims[operand] or 0
-    width = knobs[k.VECTORS] * knobs[k.LANES] if panels else knobs[k.ROWS]
-    order = reduction_order(c, operand)
-    outside, inside = schedule.split(loops[dim], [None, width])
-    batch = [loop for d, loop in enumerate(loops) if d != dim and d not in order]
-    axes = [i for i in c.reduce_axes if c.axes[i].dims[operand] is not None]
-    steps, pair = _split_pairs(schedule, c, axes, [loops[d] for d in order])
-    schedule.reorder(*batch, outside, *steps, inside, *pair)
-    if panels:
-        vectors, lanes = schedule.split(inside, [None, knobs[k.LANES]])
-        schedule.vectorize(lanes)
-        schedule.unroll(vectors)
-    else:
-        schedule.unroll(inside)
-    return [*batch, outside]
-
-
-def _stage_at_root(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
-    """Schedule a stage before the contraction on its own: chunks in parallel, vectors inside."""
-    panels = operand == c.columns_of and knobs[k.PACK_COLUMNS]
-    strips = operand == c.rows_of and knobs[k.PACK_ROWS]
-    loops = schedule.get_loops(block)
-    if panels or strips:
-        chunk = schedule.fuse(*_pack_panels(schedule, c, knobs, operand, loops))
-        if tvm_compat.as_int(schedule.get(chunk).extent) != 1 and k.in_threads(knobs):
-            schedule.parallel(chunk)
-        return
-    if k.in_threads(knobs):
-        in_parallel(schedule, block, _COPY_CHUNK)
-    _vectorize_copy(schedule, block, knobs[k.LANES])

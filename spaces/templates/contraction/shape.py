@@ -12,9 +12,6 @@ import numpy.typing as npt
 
 from tuner.task import Instance
 
-PAIR = 2
-"""Products that one step adds up where it adds up several, see `Contraction.pair`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -75,6 +72,21 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """The products that an instruction adds up at once (`spaces.passes.dots`).
+
+    Attributes:
+        axis: index of the reduction axis that they follow one another along.
+        terms: number of products in a group.
+        alike: whether factors are bytes that are signed alike, which takes a sum of each row.
+    """
+
+    axis: int
+    terms: int
+    alike: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Contraction:
     """A sum of products, and the roles its axes play.
 
@@ -94,8 +106,8 @@ class Contraction:
             rows can be fused there too.
         product: whether the program is first brought into the form of a matrix product, see
             `spaces.templates.contraction.product_form`; all of the above is said of that form.
-        pair: index of the reduction axis along which an instruction adds up two products of
-            bfloat16 at once (`spaces.passes.bf16.dots`); None where a step is one product.
+        groups: the products of a step where an instruction adds up several; None where a step is
+            one product.
     """
 
     axes: tuple[Axis, ...]
@@ -110,7 +122,7 @@ class Contraction:
     epilogue: bool
     epilogue_keeps_shape: bool
     product: bool = False
-    pair: int | None = None
+    groups: Groups | None = None
 
     @property
     def symbolic(self) -> bool:
@@ -165,20 +177,21 @@ class Contraction:
     @property
     def group(self) -> int:
         """Number of products in one step of a sum."""
-        return 1 if self.pair is None else PAIR
+        return 1 if self.groups is None else self.groups.terms
 
     def count_steps(self, axis: int) -> Any:
-        """Steps along a reduction axis, the last one padded where the extent is odd."""
-        return -(-self.axes[axis].extent // (self.group if axis == self.pair else 1))
+        """Steps along a reduction axis, the last one padded where groups do not divide it."""
+        grouped = self.groups is not None and axis == self.groups.axis
+        return -(-self.axes[axis].extent // (self.group if grouped else 1))
 
     @property
     def steps(self) -> Any:
         """Number of steps in one sum, of `group` products each."""
         return prod(self.count_steps(i) for i in self.reduce_axes)
 
-    def has_pairs(self, operand: int) -> bool:
+    def has_groups(self, operand: int) -> bool:
         """Whether the factors of a step lie next to one another in an operand as it is."""
-        return self.pair is None or self.axes[self.pair].steps[operand] == 1
+        return self.groups is None or self.axes[self.groups.axis].steps[operand] == 1
 
     @property
     def rows_of(self) -> int:

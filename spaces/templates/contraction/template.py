@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -59,6 +60,7 @@ class ContractionTemplate:
         self._choices = knob_model.choices_of(contraction, cpu)
         form = "product" if contraction.product else "contraction"
         form = "shapes" if contraction.symbolic else form
+        form = form if contraction.groups is None else f"{form}-of-groups"
         self._name = f"kernel:{form}-{_VERSIONS.get(form, 1)}.{variant}"
 
     def at(self, instance: Instance) -> ContractionTemplate:
@@ -126,11 +128,11 @@ class ContractionTemplate:
 def contraction_templates(task: Task, match: Match | None) -> list[Template]:
     """Micro-kernel templates for a task, best choice of rows and columns first.
 
-    Empty where the task is no contraction, or one in numbers that have no multiply-add. Integers of
-    known sizes are widened as they are read, so that sums of 32 bits may be of bytes.
+    Empty where the task is no contraction, or one in numbers that have no multiply-add. Where the
+    CPU has no instruction for bytes, those of known sizes are widened as they are read.
     """
     summed = "" if match is None else str(match.main.writes[0].source.dtype)
-    whole = summed == _WHOLE and not task.shapes
+    whole = summed == _WHOLE
     if match is None or not (whole or summed.startswith("float")):
         return []
     cpu = cpu_of(task.target)
@@ -142,13 +144,8 @@ def contraction_templates(task: Task, match: Match | None) -> list[Template]:
             found += _ways(product_of(match), ())
     templates = (
         ContractionTemplate(contraction, cpu, variant, extents)
-        for variant, (contraction, extents) in enumerate(found)
-        if contraction.out_bits in _SUM_BITS
-        and (
-            whole
-            or all(o.bits == contraction.out_bits for o in contraction.operands)
-            or (contraction.pair is not None and cpu.dots_bf16)
-        )
+        for variant, (seen, extents) in enumerate(found)
+        if (contraction := _suit(seen, cpu, whole=whole)) is not None
         and (contraction.plain or contraction.exact_but_rows)
         and contraction.operands[contraction.rows_of].packed_bits is None
     )
@@ -166,6 +163,18 @@ def _ways(
         return []
     extents, largest = extents_of_shapes(match, shapes)
     return [(contraction, extents) for contraction in describe(match, largest)]
+
+
+def _suit(c: Contraction, cpu: Cpu, *, whole: bool) -> Contraction | None:
+    """A contraction as a CPU does it: without groups where it has no instruction for them; None
+    where the numbers have no multiply-add."""
+    if c.out_bits not in _SUM_BITS:
+        return None
+    if c.groups is not None and (cpu.vnni if whole else cpu.dots_bf16):
+        return c
+    if whole:
+        return None if c.symbolic else replace(c, groups=None)
+    return c if all(o.bits == c.out_bits for o in c.operands) else None
 
 
 def _promising(templates: list[ContractionTemplate]) -> list[Template]:

@@ -100,15 +100,14 @@ def bytes_as_floats() -> Any:
     return te.create_prim_func([x, real], index_dtype_override="int64")
 
 
-def halves() -> Any:
+def sums_of(factors: str, summed: str) -> Any:
     from tvm import te
 
-    a = te.placeholder((37, 48), "bfloat16", name="A")
-    b = te.placeholder((48, 70), "bfloat16", name="B")
+    a, b = te.placeholder((37, 48), factors, name="A"), te.placeholder((48, 70), factors, name="B")
     step = te.reduce_axis((0, 48), name="k")
 
     def element(i: Any, j: Any) -> Any:
-        return te.sum(a[i, step].astype("float32") * b[step, j].astype("float32"), step)
+        return te.sum(a[i, step].astype(summed) * b[step, j].astype(summed), step)
 
     made = te.compute((37, 70), element, name="C")
     return te.create_prim_func([a, b, made], index_dtype_override="int64")
@@ -148,7 +147,8 @@ PROGRAMS = {
     "fives": fives,
     "padded_weight": padded_weight,
     "bytes_as_floats": bytes_as_floats,
-    "halves": halves,
+    "halves": lambda: sums_of("bfloat16", "float32"),
+    "bytes": lambda: sums_of("int8", "int32"),
     "gate": gate,
     "bytes_of_floats": bytes_of_floats,
 }

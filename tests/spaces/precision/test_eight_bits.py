@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spaces.design_space.knob_space import KnobSpace
 from spaces.ir import tvm_compat
+from spaces.lowering.extract_tasks import extract
+from spaces.lowering.lower import lower
 from spaces.precision.calibrate import calibrate
+from spaces.precision.convert import in_precision
+from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
+from spaces.templates.registry import templates_of
+from tests.contracts.programs import write_down
 from tests.spaces.precision.typed_models import (
     INNER,
     LLVM,
@@ -22,6 +29,7 @@ from tests.spaces.precision.typed_models import (
     outputs,
     parsed,
 )
+from tests.spaces.templates.contraction.test_pair_products import wrong
 from tuner.errors import TunerError
 from tuner.precision import Precision
 
@@ -73,6 +81,40 @@ def test_open_rows() -> None:
         x = normal(rows, WIDTH)
         (got,) = outputs(model, x, precision=INT8)
         np.testing.assert_allclose(got, product(x, normal(WIDTH, 24)), rtol=1e-5)
+
+
+OPEN = {
+    "products": (dense("T"), {"T": 7}),
+    "a convolution": (
+        parsed(
+            "images (float[T, 8, 7, 9] x) => (float[T, 20, 7, 9] y) {"
+            " a = Conv <pads = [1, 1, 1, 1]> (x, w)  y = Relu(a) }",
+            w=normal(20, 8, 3, 3),
+        ),
+        {"T": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_products_of_open_sizes_are_multiplied_four_at_a_time(name: str) -> None:
+    target = resolve_target("llvm", cores=1)
+    if not cpu_of(target).vnni:
+        pytest.skip("this CPU has no VNNI")
+    proto, sizes = OPEN[name]
+    model = imported(proto, dict.fromkeys(sizes, (1, 40)))
+    lowered = lower(in_precision(model, INT8).module, target)
+    grouped = [
+        (task, template)
+        for task in extract(lowered, target, shapes=model.shapes)
+        for template in templates_of(task)[:1]
+        if "-of-groups-" in template.name
+    ]
+    assert len(grouped) == sum(node.op_type in ("MatMul", "Conv") for node in proto.graph.node)
+    for task, template in grouped:
+        space = KnobSpace(task, template)
+        module = write_down(space, space.ranked[0]).schedule.mod
+        assert not wrong(task, module, sizes)
 
 
 def test_ranges_are_those_of_all_samples() -> None:

@@ -86,12 +86,6 @@ def export(
                 "schedule, is faster there than the schedule that the database has; --lib has it "
                 "(a function with --allow-external)"
             )
-        if left_out.intrinsics:
-            click.echo(
-                f"{list_names(left_out.intrinsics)}: these schedules name intrinsics of ours, "
-                "which must be registered before TVM opens the database: "
-                "spaces.intrinsics.named.register_named"
-            )
     elif records is not None:
         from tuner.report.record_lines import export_records
         from tuner.view.words import amount

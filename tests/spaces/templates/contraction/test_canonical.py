@@ -14,9 +14,10 @@ from spaces.ir.schedules import InvalidCandidate, code_hash
 from spaces.passes.cpu_passes import before_compile
 from spaces.templates.base import HasTwins, Template, draw, setting
 from spaces.templates.contraction.match import match_contraction
-from spaces.templates.int8.template import int8_templates
+from spaces.templates.contraction.template import contraction_templates
 from tests.few_examples import examples
 from tests.spaces.after_pass import modules_after
+from tests.spaces.templates.contraction.byte_programs import product_task
 from tests.spaces.templates.contraction.test_contraction import (
     CPU,
     PROGRAMS,
@@ -25,7 +26,6 @@ from tests.spaces.templates.contraction.test_contraction import (
     program_task,
     templates_for,
 )
-from tests.spaces.templates.int8.test_int8_template import product_task
 from tuner.candidate import of_knobs
 from tuner.task import Task
 
@@ -66,7 +66,7 @@ def test_one_setting_stands_for_all_that_give_its_program(tensors: Tensors, seed
 
 def test_so_it_is_for_products_of_bytes() -> None:
     task = product_task((40, 48, 64))
-    for template in int8_templates(task, match_contraction(task)):
+    for template in contraction_templates(task, match_contraction(task)):
         twins(task, template, 0, 3)
 
 

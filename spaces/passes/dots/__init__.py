@@ -1,0 +1,1 @@
+"""Sums of products by instructions that add up the products of a group at once."""

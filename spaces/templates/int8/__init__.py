@@ -1,1 +1,0 @@
-"""Products of int8 matrices by dot-product instructions."""
