@@ -18,7 +18,6 @@ from spaces.templates.contraction.tile_stages import in_parallel, pack_ahead, ze
 from spaces.templates.contraction.weights import find_panel_dims
 
 _COPY_CHUNK = 2048
-_LINE_BYTES = 64
 _NARROW = (16, 8, 4)
 """Rows of a strip that are copied as a vector."""
 
@@ -141,30 +140,16 @@ def _pack_panels(
     steps, group = split_groups(schedule, c, axes, [loops[d] for d in order])
     schedule.reorder(*batch, outside, *steps, inside, *group)
     lanes = knobs[k.LANES] if panels else next((n for n in _NARROW if width % n == 0), 1)
-    if group and c.has_groups(operand):
-        _copy_lines(schedule, c, operand, steps, inside, group[0])
-    elif panels or (group and lanes > 1):
+    mixes = bool(group) and not c.has_groups(operand) and lanes > 1
+    if panels or mixes:
         vectors, vector = schedule.split(inside, [None, lanes])
         schedule.vectorize(vector)
         schedule.unroll(vectors)
-        if group:
+        if mixes:
             schedule.annotate(vector, MIXES, 1)
     else:
         schedule.unroll(inside)
     return [*batch, outside]
-
-
-def _copy_lines(
-    schedule: Any, c: Contraction, operand: int, steps: Sequence[Any], inside: Any, group: Any
-) -> None:
-    """Copy whole groups, so many of a row one after another as a line of the cache has."""
-    extent = tvm_compat.as_int(schedule.get(steps[-1]).extent)
-    most = _LINE_BYTES * 8 // (c.operands[operand].bits * c.group)
-    near = next((n for n in range(most, 0, -1) if extent is not None and extent % n == 0), 1)
-    if near > 1:
-        far, line = schedule.split(steps[-1], [None, near])
-        schedule.reorder(far, inside, line, group)
-    schedule.vectorize(group)
 
 
 def _copy(schedule: Any, c: Contraction, knobs: Knobs, operand: int, block: Any) -> None:
