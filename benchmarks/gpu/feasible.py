@@ -83,8 +83,8 @@ def list_programs() -> dict[str, Callable[[str], Task]]:
     """What makes the task of a program for an architecture, by the program's name: programs of
     `benchmarks.gpu`, and some for spaces that those have nothing to do with."""
     from spaces.targets.target import resolve_target
+    from tests.spaces.templates.gpu_memory.programs import TRANSPOSE
     from tests.spaces.templates.gpu_memory.programs import task_for as memory_task
-    from tests.spaces.templates.gpu_memory.test_gpu_memory_template import TRANSPOSE
     from tests.spaces.templates.tensor_cores import byte_products, convolutions, grouped_products
     from tests.spaces.templates.tensor_cores.products import Sizes, task_with
     from tuner.request.target_text import tf32

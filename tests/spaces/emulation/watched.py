@@ -35,7 +35,7 @@ def watch_program(module: Any, target_json: str) -> list[SharedUse]:
     function = module["main"]
     tensors = [
         tvm.runtime.empty(
-            tuple(tvm_compat.param_shape(param)),
+            tuple(tvm_compat.param_shape(param) or ()),
             tvm_compat.param_dtype(param),
         )
         for param in function.params

@@ -156,6 +156,8 @@ PROGRAMS: Mapping[str, Source] = {
 }
 """Programs by name."""
 
+TRANSPOSE = Source([(4096, 4096)], lambda op, x: op.permute_dims(x))
+
 
 def task_for(source: Source, target: str = HOPPER) -> Task:
     """The task of a program."""
@@ -164,7 +166,7 @@ def task_for(source: Source, target: str = HOPPER) -> Task:
 
     known = {name: Var(name, "int64") for name in source.tuned}
     builder = relax.BlockBuilder()
-    kinds = [*source.kinds, *source.kinds[-1:] * len(source.dims)]
+    kinds = [*source.kinds, *[source.kinds[-1]] * len(source.dims)]
     variables = [
         relax.Var(f"x{i}", relax.TensorType([known.get(str(d), d) for d in dims], kind))
         for i, (dims, kind) in enumerate(zip(source.dims, kinds, strict=False))

@@ -21,7 +21,7 @@ from spaces.targets.target import emulate_target
 from spaces.templates.base import ShapedTemplate, every
 from spaces.templates.registry import templates_of
 from tests.needed import needs_nvcc
-from tests.spaces.templates.gpu_memory.programs import HOPPER, PROGRAMS, Source, task_for
+from tests.spaces.templates.gpu_memory.programs import HOPPER, PROGRAMS, TRANSPOSE, Source, task_for
 from tests.spaces.templates.tensor_cores.test_hopper_template import compile_setting, disassemble
 from tuner.candidate import of_knobs
 
@@ -74,7 +74,6 @@ IN_ALL = {
     "filters of channels",
 }
 """Those that are compiled in `make test`, too."""
-TRANSPOSE = Source([(4096, 4096)], lambda op, x: op.permute_dims(x))
 
 
 def space_of(source: Source, target: str = HOPPER) -> KnobSpace:
