@@ -94,7 +94,6 @@ MATCHING = {
     "contraction.template.describe": task,
     "contraction.template.product_of": task,
     "memory.template.stages_of": task,
-    "int8.template.products": task,
     "plain_loops._points": lambda: task(M=(1, 8)),
     "products.template.find_product": lambda: task(CUDA, M=(1, 8)),
 }
