@@ -79,7 +79,9 @@ def ended(
     tmp_path_factory: pytest.TempPathFactory, outside: tuple[dict[str, str], list[str]]
 ) -> Ended:
     folder = tmp_path_factory.mktemp("runs") / "gemm"
-    words = ["--target", "llvm", "--run", str(folder), "--trials", "24", "--json"]
+    # Threads of a kernel wait for each other, on a busy machine for longer than the default takes.
+    target = '{"kind":"llvm","num-cores":1}'
+    words = ["--target", target, "--run", str(folder), "--trials", "24", "--json"]
     done = tuner("tune", *MODEL, *words, env=outside[0])
     assert done.returncode == 0, done.stderr
     return Ended(folder, json.loads(done.stdout))
@@ -95,10 +97,8 @@ def test_it_says_what_was_won_and_what_to_do_next(ended: Ended) -> None:
     assert (result["ended"], result["trials"], result["warnings"]) == ("trials", 24, [])
     said = result["closing"]
     (best,) = json.loads(output_of("best", str(ended.folder), "--json"))["tasks"]
-    won, (left,) = said["won"], said["left"]
-    after_ms = best["latency_ms"]  # on a busy machine the default may take less
-    gained = [("gemm", pytest.approx(after_ms))] if after_ms < best["default_ms"] else []
-    assert [(one["task"], one["after_ms"]) for one in won] == gained
+    (won,), (left,) = said["won"], said["left"]
+    assert (won["task"], won["after_ms"]) == ("gemm", pytest.approx(best["latency_ms"]))
     assert said["before_ms"] == pytest.approx(best["default_ms"])
     assert (left["share"], left["trials"]) == (1.0, 24)
     assert f"tuner bench {ended.folder}" in [step["command"] for step in result["next"]]
@@ -193,7 +193,7 @@ def test_mlflow_has_the_run_the_task_and_every_latency(run: Path) -> None:
 
 def test_mlflow_ends_with_the_gain_of_what_was_timed_again(run: Path) -> None:
     (best,) = json.loads(output_of("best", str(run), "--json"))["tasks"]
-    gain = max(1.0, best["default_ms"] / best["latency_ms"])
+    gain = best["default_ms"] / best["latency_ms"]
     with sqlite3.connect(run / "mlflow.db") as database:
         query = "select value from latest_metrics where key = ?"
         told = {k: database.execute(query, (k,)).fetchone()[0] for k in LAST}
