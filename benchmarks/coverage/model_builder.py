@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from benchmarks.coverage.made import write_calls
+from tests.spaces.frontends.onnx.language_models import step
 from tests.spaces.frontends.onnx.quantizing_tools import plainly
 
 _SHARED: Mapping[str, Any] = MappingProxyType({"num_key_value_heads": 2})
@@ -82,15 +81,18 @@ _TUNED = MappingProxyType(
         "total_sequence_length": [5, 6, 7, 17],
     }
 )
-_CALLS = ((5, 0, 1), (1, 5, 2), (3, 4, 1), (1, 16, 1), (17, 0, 1))
-"""New rows, those of before, and how many in a batch."""
-_WITHIN = 5e-2
-"""The largest error, by the largest element: where rows are rounded to 8 bits, ties may differ."""
 _LIMIT_S = 300.0
 
 
-def write_built(name: str, folder: Path) -> None:
-    """Write one of `VARIANTS` and its calls."""
+def write_built(
+    name: str, calls: Iterable[tuple[int, int, int]], within: float, folder: Path
+) -> None:
+    """Write one of `VARIANTS` and its calls.
+
+    Args:
+        calls: new rows, those of before, and how many in a batch.
+        within: see `write_calls`.
+    """
     import onnx
 
     architecture, precision, options = VARIANTS[name]
@@ -100,8 +102,8 @@ def write_built(name: str, folder: Path) -> None:
         _build(source, built, precision, options)
         proto = onnx.load(built / "model.onnx")
     onnx.save(proto, folder / "model.onnx")
-    calls = [_draw(proto, *call) for call in _CALLS]
-    write_calls(folder, calls, [plainly(proto, call) for call in calls], _TUNED, _WITHIN)
+    fed = [step(proto, *call) for call in calls]
+    write_calls(folder, fed, [plainly(proto, call) for call in fed], _TUNED, within)
 
 
 def _write_source(architecture: str, folder: Path) -> None:
@@ -126,28 +128,3 @@ def _build(source: Path, built: Path, precision: str, options: tuple[str, ...]) 
     command += ["--extra_options", *options] if options else []
     alone = {**os.environ, "HF_HUB_OFFLINE": "1"}
     subprocess.run(command, env=alone, check=True, capture_output=True, timeout=_LIMIT_S)
-
-
-def _draw(proto: Any, rows: int, past: int, batch: int) -> dict[str, Any]:
-    """What a model is fed at so many new rows after so many."""
-    import onnx
-
-    rng = np.random.default_rng(1)
-    sizes = {
-        "batch_size": batch,
-        "sequence_length": rows,
-        "total_sequence_length": past + rows,
-        "kv_cache_dim": 64,
-    }
-    found = {}
-    for value in proto.graph.input:
-        dims = value.type.tensor_type.shape.dim
-        shape = [d.dim_value or sizes.get(d.dim_param, past) for d in dims]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if value.name == "attention_mask":
-            found[value.name] = np.ones(shape, dtype)
-        elif dtype == np.int64:
-            found[value.name] = rng.integers(0, _SIZES["vocab_size"], shape)
-        else:
-            found[value.name] = rng.standard_normal(shape).astype(dtype)
-    return found

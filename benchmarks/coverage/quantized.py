@@ -210,7 +210,7 @@ FILES: Mapping[str, Write] = MappingProxyType(
         },
         **{name: partial(_whole, *made) for name, made in _MORE.items()},
         "bert, bfloat16": _in_brief,
-        **{f"built, {name}": partial(write_built, name) for name in VARIANTS},
+        **{f"built, {name}": partial(write_built, name, _CALLS, _BYTES) for name in VARIANTS},
     }
 )
 """By name, who writes a file and its calls into a folder."""

@@ -125,7 +125,7 @@ def compile_c(
         raise RuntimeError("no C compiler found; install gcc or clang, or set CC")
     headers = {tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path()}
     command = [*compiler.split(), "-x", "c", "-std=gnu11", "-O2", "-fPIC", *options]
-    command += [*(f"-I{folder}" for folder in sorted(headers)), "-o", str(output), str(source)]
+    command += [*(f"-I{header}" for header in sorted(headers)), "-o", str(output), str(source)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=limit_s, cwd=folder

@@ -38,11 +38,13 @@ def locate_between_bytes(
     """
     given = dict(zip(names, feeds, strict=True))
     try:
-        values = given | _bytes_of(proto, given)
+        rounded, ends = _by_source(proto, given)
+        values = given | {name: value for name, value in rounded.items() if _is_byte(value)}
         steps = _cut_at_bytes(proto, values)
-        got, want = steps.by_us(values, target), steps.by_source(values)
+        got = steps.by_us(values, target)
     except (CannotRun, TunerError) as error:
         return f"the node was not found: {first_line(error)}"
+    want = {_computed(name): value for name, value in values.items()} | ends
     step = coarsest_step(proto, with_bytes=False)
     for name in steps.outputs:
         if said := part(got[name], want[name], narrow=_is_byte(want[name]), step=step):
@@ -56,24 +58,26 @@ def locate_between_bytes(
     return Grown(("what is rounded to bytes",))
 
 
-def _bytes_of(proto: Any, given: Mapping[str, Array]) -> dict[str, Array]:
-    """What the source rounds to bytes, by name."""
+def _by_source(proto: Any, given: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What the source rounds to bytes, and its outputs, by name."""
     import onnx
 
-    rounded = [
-        name
-        for node in proto.graph.node
-        if node.op_type.startswith(TO_BYTES)
-        for name in node.output
-        if name
-    ]
+    rounding = [node for node in proto.graph.node if node.op_type.startswith(TO_BYTES)]
+    rounded = [name for node in rounding for name in node.output if name]
+    ends = [output.name for output in proto.graph.output]
+    names = dict.fromkeys([*rounded, *ends])
     told = type(proto)()
     told.CopyFrom(proto)
     del told.graph.output[:]
-    told.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, rounded))
-    values = onnx_source(told, [*given]).outputs([*given.values()])
-    named = zip(rounded, values, strict=True)
-    return {name: value for name, value in named if _is_byte(value)}
+    told.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
+    found = onnx_source(told, [*given]).outputs([*given.values()])
+    values = dict(zip(names, found, strict=True))
+    return {name: values[name] for name in rounded}, {name: values[name] for name in ends}
+
+
+def _computed(name: str) -> str:
+    """What comes out as a value that is also given."""
+    return f"{name} computed"
 
 
 def _is_byte(value: Array) -> bool:
@@ -92,7 +96,7 @@ def _cut_at_bytes(proto: Any, values: Mapping[str, Array]) -> GraphPart:
     cut.CopyFrom(proto)
     graph = cut.graph
     inner = {name for node in graph.node for name in node.output} & values.keys()
-    computed = {name: f"{name} computed" for name in inner}
+    computed = {name: _computed(name) for name in inner}
     for node in graph.node:
         node.output[:] = [computed.get(name, name) for name in node.output]
     ends = [name for output in graph.output if (name := output.name) not in computed]

@@ -153,7 +153,9 @@ class _Comparison:
         if not self._has_bytes or self._bytes_compared or self._open.nodes:
             return None
         found = self._locate(feeds)
-        return self._name(found, ", ".join(found.got)) if isinstance(found, Fault) else None
+        if not isinstance(found, Fault):
+            return None
+        return self._name(f"{', '.join(found.got)}: {found.said}", found)
 
     def _explain(self, place: int, said: str, feeds: Sequence[Array]) -> ImportCheck | None:
         """What is behind a difference of an output; None where it is rounding that has grown."""
@@ -162,7 +164,7 @@ class _Comparison:
         output = f"output {self._proto.graph.output[place].name}"
         found = self._locate(feeds)
         if isinstance(found, Fault):
-            return self._name(replace(found, said=said), output)
+            return self._name(f"{output}: {said}", found)
         if isinstance(found, Grown) and found.nodes:
             self._notes.append(f"{output}: rounding grows in {', '.join(found.nodes[:3])}")
             return None
@@ -178,9 +180,9 @@ class _Comparison:
         self._bytes_compared = True
         return locate_between_bytes(self._proto, names, feeds, self._target, _LOCATE_S)
 
-    def _name(self, fault: Fault, what: str) -> ImportCheck:
+    def _name(self, said: str, fault: Fault) -> ImportCheck:
         notes = (f"{fault.node} is the first that differs", *self._keep(fault))
-        return ImportCheck("differs", f"{what}: {fault.said}", notes)
+        return ImportCheck("differs", said, notes)
 
     def _keep(self, fault: Fault) -> tuple[str, ...]:
         if self._folder is None:

@@ -51,6 +51,13 @@ def growth(analyzer: Any, expression: Any, variable: Any) -> int | None:
     return tvm_compat.as_int(analyzer.simplify(after - expression))
 
 
+def bind_loop(analyzer: Any, loop: Any) -> None:
+    """Have an analyzer know the range of a loop's variable."""
+    import tvm
+
+    analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+
+
 def is_among(node: Any, others: Sequence[Any]) -> bool:
     """Whether a node is one of others, the same object and not only an equal one."""
     return any(node.same_as(other) for other in others)

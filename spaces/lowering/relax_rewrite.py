@@ -227,10 +227,10 @@ def hold_checks(module: Any) -> tuple[Any, Mapping[str, Any]]:
 def give_checks(module: Any, checks: Mapping[str, Any]) -> Any:
     """A module whose graphs have these blocks first again."""
 
-    def given(name: str, graph: Any) -> Any:
+    def give(name: str, graph: Any) -> Any:
         return _with_blocks(graph, [checks[name], *graph.body.blocks]) if name in checks else graph
 
-    return _with_named_graphs(module, given)
+    return _with_named_graphs(module, give)
 
 
 def _with_blocks(graph: Any, blocks: Sequence[Any]) -> Any:

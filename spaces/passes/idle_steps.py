@@ -54,7 +54,7 @@ def without_idle_steps(function: Any) -> Any:
     analyzer = Analyzer()
 
     def loop(node: Any, mutator: Any) -> Any:
-        analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+        rewrite.bind_loop(analyzer, node)
         conditions = _conditions(node, padded, analyzer)
         changed = mutator.default_mutate(node)
         if not conditions:

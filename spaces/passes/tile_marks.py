@@ -32,7 +32,7 @@ def with_tiles(function: Any, changed: Callable[[Any, Any], Any]) -> Any:
     analyzer = Analyzer()
 
     def loop(node: Any, mutator: Any) -> Any:
-        analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+        rewrite.bind_loop(analyzer, node)
         return changed(node, analyzer) if TILE in node.annotations else mutator.default_mutate(node)
 
     body = structural_mutate(function.body, [(tvm.tirx.For, loop)])

@@ -44,7 +44,7 @@ def with_transposes(function: Any) -> Any:
 
     def loop(node: Any, mutator: Any) -> Any:
         if tvm_compat.as_int(node.extent) is not None:
-            analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+            rewrite.bind_loop(analyzer, node)
         found = _match(node, analyzer)
         return mutator.default_mutate(node) if found is None else _rewritten(found)
 
@@ -129,7 +129,7 @@ def _match(node: Any, analyzer: Any) -> _Copy | None:
     if not sizes or not isinstance(inner.body, tvm.s_tir.SBlockRealize):
         return None
     for loop in (*unrolled, inner):
-        analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+        rewrite.bind_loop(analyzer, loop)
     found = _Copy(node, tuple(unrolled), inner, inner.body, sizes[0], analyzer)
     return found if _is_copy(found) and _is_across(found) else None
 

@@ -73,7 +73,7 @@ def _has_shape(result: Any, rows: Any, product: Any, total: Any) -> bool:
         sizes = [tvm_compat.as_int(dim) for dim in tvm_compat.tensor_dims(bias) or ()]
         if any(size != 1 for size in sizes[:-1]):
             return False
-    return same_dims([*before[:-1], before[-1], columns], [*after[:-1], terms, after[-1]])
+    return same_dims([*before, columns], [*after[:-1], terms, after[-1]])
 
 
 def _multiply(rows: Any, product: Any, total: Any, builder: Any, anew: Callable[[Any], Any]) -> Any:

@@ -51,7 +51,7 @@ def with_group_dots(function: Any) -> Any:
 
     def loop(node: Any, mutator: Any) -> Any:
         if tvm_compat.as_int(node.extent) is not None:
-            analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+            rewrite.bind_loop(analyzer, node)
         if SUMS in node.annotations:
             return sums(node, mutator)
         if GROUPS not in node.annotations:

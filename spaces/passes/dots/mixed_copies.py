@@ -12,7 +12,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.passes.bf16.tensors import BF16, BITS, bits_of, is_reinterpreted
-from spaces.passes.dots.steps import find_growth
+from spaces.passes.dots.steps import find_growth, span_region
 
 MIXES = "tuner.mixes"
 """Annotation of a vectorised loop around the loop over the factors of a group."""
@@ -20,7 +20,6 @@ MIXES = "tuner.mixes"
 
 def with_mixed_copies(function: Any) -> Any:
     """A scheduled PrimFunc that copies the same, its marked copies by vectors."""
-    import tvm
     from tvm import tirx
     from tvm.sym import Analyzer
     from tvm_ffi import structural_mutate
@@ -29,7 +28,7 @@ def with_mixed_copies(function: Any) -> Any:
 
     def loop(node: Any, mutator: Any) -> Any:
         if tvm_compat.as_int(node.extent) is not None:
-            analyzer.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+            rewrite.bind_loop(analyzer, node)
         if MIXES not in node.annotations:
             return mutator.default_mutate(node)
         copy = _read(node, analyzer)
@@ -116,16 +115,11 @@ class _Copy:
         return self.analyzer.simplify(rewrite.substitute(expression, steps))
 
     def _region(self, tensor: Any, indices: Any) -> Any:
-        from tvm.ir import Range
-        from tvm.tirx import BufferRegion
-
         lanes, terms = self._extents()
-        ranges = []
-        for index in indices:
-            low, high = self._at(index, 0, 0), self._at(index, lanes - 1, terms - 1)
-            extent = self.analyzer.simplify(high - low + rewrite.constant(1, low))
-            ranges.append(Range.from_min_extent(low, extent))
-        return BufferRegion(tensor, ranges)
+        first, last = (
+            [self._at(index, *end) for index in indices] for end in ((0, 0), (lanes - 1, terms - 1))
+        )
+        return span_region(tensor, first, last, self.analyzer)
 
 
 def _read(lanes: Any, analyzer: Any) -> _Copy | None:
@@ -142,7 +136,7 @@ def _read(lanes: Any, analyzer: Any) -> _Copy | None:
     if not isinstance(store, BufferStore):
         return None
     for loop in loops:
-        analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+        rewrite.bind_loop(analyzer, loop)
     tested, element, other = _take_apart(rewrite.place_in_loops(realize, store.value))
     load = _load_of(element)
     if load is None or (tested and not _is_number(other)):

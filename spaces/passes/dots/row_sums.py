@@ -44,7 +44,7 @@ def correct(step: Step) -> Any:
 
     together = rows if run == 1 and _follow(step, rows) else []
     apart = [loop for loop in rows if not rewrite.is_among(loop, together)]
-    place = [rename(index, [*apart, *left]) for index in step.first(step.shared)]
+    place = [rename(index, [*apart, *left]) for index in step.first(step.shared_factor)]
     total: _Row | _Rows = _Row(step, place, run)
     if together:
         number = next(var for loop, var in fresh if loop.same_as(together[0]))
@@ -61,7 +61,7 @@ def _follow(step: Step, rows: Sequence[Any]) -> bool:
     every tile."""
     if len(rows) != 1 or tvm_compat.as_int(rows[0].extent) is None:
         return False
-    *slow, last = step.first(step.shared)
+    *slow, last = step.first(step.shared_factor)
     variables = [rows[0].loop_var]
     if any(rewrite.uses(e, variables) for e in (*slow, step.realize.predicate)):
         return False
@@ -75,7 +75,7 @@ def _sort_loops(step: Step) -> tuple[list[Any], list[Any], list[Any]]:
         return any(rewrite.uses(index, [loop.loop_var]) for index in load.indices)
 
     spatial = [loop for loop in step.around if moves(step.sums, loop)]
-    rows = [loop for loop in spatial if moves(step.shared, loop)]
+    rows = [loop for loop in spatial if moves(step.shared_factor, loop)]
     vectors = [loop for loop in spatial if not rewrite.is_among(loop, rows)]
     return rows, vectors, [loop for loop in step.around if not rewrite.is_among(loop, spatial)]
 
@@ -86,7 +86,7 @@ def _find_run(step: Step, terms: Sequence[Any]) -> tuple[int, list[Any]]:
     Args:
         terms: the loops over the groups of a sum.
     """
-    *slow, last = step.first(step.shared)
+    *slow, last = step.first(step.shared_factor)
 
     def grow(loop: Any) -> int | None:
         """What a step of a loop adds to the last index, if it changes no other."""
@@ -231,9 +231,9 @@ def _after(step: Step, place: list[Any], groups: int) -> list[Any]:
 
 def _add_words(step: Step, sums: Any, place: list[Any], words: int) -> Any:
     """A vector of sums with groups of the shared factor added; one group goes to all."""
-    read = read_words(step.shared.source, place, words, step.dot.terms)
+    read = read_words(step.shared_factor.source, place, words, step.dot.terms)
     vector = broadcast(read, int(sums.ty.dtype.lanes)) if words == 1 else read
-    return add_elements(sums, vector, str(step.shared.source.dtype))
+    return add_elements(sums, vector, str(step.shared_factor.source.dtype))
 
 
 def _load(sums: Any, at: int = 0, words: int | None = None) -> Any:

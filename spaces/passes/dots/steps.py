@@ -36,7 +36,7 @@ class Step:
         return self.factors[0].source, self.factors[1].source
 
     @property
-    def shared(self) -> Any:
+    def shared_factor(self) -> Any:
         """The load of the factor of which all lanes have the same group."""
         return self.factors[1 - self.apart]
 
@@ -49,7 +49,7 @@ class Step:
         """The statement that does the step."""
         from tvm import s_tir, tirx
 
-        words = [broadcast(self._words(self.shared, 1), self.lanes)] * 2
+        words = [broadcast(self._words(self.shared_factor, 1), self.lanes)] * 2
         words[self.apart] = self._words(self.factors[self.apart], self.lanes)
         place = self.place_sums()
         turned = self.apart if self.dot.alike else None
@@ -85,15 +85,19 @@ class Step:
 
     def region(self, load: Any) -> Any:
         """The region that the step accesses in a tensor."""
-        from tvm.ir import Range
-        from tvm.tirx import BufferRegion
+        first, last = ([self._at(i, last=end) for i in load.indices] for end in (False, True))
+        return span_region(load.source, first, last, self.analyzer)
 
-        def extent(index: Any) -> Any:
-            first, last = (self._at(index, last=end) for end in (False, True))
-            grown = self.analyzer.simplify(last - first + rewrite.constant(1, first))
-            return Range.from_min_extent(first, grown)
 
-        return BufferRegion(load.source, [extent(index) for index in load.indices])
+def span_region(tensor: Any, first: list[Any], last: list[Any], analyzer: Any) -> Any:
+    """The region of a tensor from one place to another."""
+    from tvm.ir import Range
+    from tvm.tirx import BufferRegion
+
+    extents = [
+        analyzer.simplify(b - a + rewrite.constant(1, a)) for a, b in zip(first, last, strict=True)
+    ]
+    return BufferRegion(tensor, [*map(Range.from_min_extent, first, extents)])
 
 
 def read_words(tensor: Any, place: list[Any], number: int, terms: int) -> Any:
@@ -128,7 +132,7 @@ def read_step(lanes: Any, around: tuple[Any, ...], analyzer: Any) -> Step | None
     if dot.alike and not around:
         return None
     for loop in loops:
-        analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+        rewrite.bind_loop(analyzer, loop)
 
     def place(load: Any) -> Any:
         indices = [rewrite.place_in_loops(realize, index) for index in load.indices]

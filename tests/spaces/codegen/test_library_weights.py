@@ -30,7 +30,7 @@ def random(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
-def lowered(weights: Sequence[Any], result: Any = None) -> Any:
+def lower_products(weights: Sequence[Any], result: Any = None) -> Any:
     """A graph that multiplies its input by one weight after the other.
 
     Args:
@@ -53,7 +53,7 @@ def lowered(weights: Sequence[Any], result: Any = None) -> Any:
     return lower(builder.get(), LLVM)
 
 
-def exported(path: Path, module: Any) -> Any:
+def load_exported(path: Path, module: Any) -> Any:
     """The library that users load."""
     import tvm
 
@@ -71,7 +71,7 @@ def outputs(library: Any) -> list[Any]:
     return [found] if hasattr(found, "numpy") else list(found)
 
 
-def mapped_file(address: int) -> str:
+def find_file(address: int) -> str:
     """The file of which an address of this process is a page; empty of memory."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         pages, *_, name = line.split(maxsplit=5) if line.count(" ") > 5 else (line.split()[0], "")
@@ -83,46 +83,48 @@ def mapped_file(address: int) -> str:
 
 def test_a_large_weight_is_a_page_of_the_librarys_file(tmp_path: Path) -> None:
     weight = random(WIDE, WIDE)
-    library = exported(tmp_path / "net.so", lowered([weight]))
+    library = load_exported(tmp_path / "net.so", lower_products([weight]))
     found = library.get_function("tuner_weight", query_imports=True)(0)
     np.testing.assert_array_equal(found.numpy(), weight)
-    assert mapped_file(found.data_ptr()) == str(tmp_path / "net.so")
+    assert find_file(found.data_ptr()) == str(tmp_path / "net.so")
     assert found.data_ptr() % 64 == 0
 
 
 def test_weights_of_each_type_are_what_they_were(tmp_path: Path) -> None:
     types = ("float32", "float16", "int8", "uint8", "int32")
-    module = lowered([np.abs(9 * random(WIDE, WIDE)).astype(dtype) for dtype in types])
+    module = lower_products([np.abs(9 * random(WIDE, WIDE)).astype(dtype) for dtype in types])
     (expected,) = run_once(compile_plainly(module, LLVM), [random(ROWS, WIDE)])
-    (found,) = outputs(exported(tmp_path / "net.so", module))
+    (found,) = outputs(load_exported(tmp_path / "net.so", module))
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found.numpy() / scale, expected / scale, atol=1e-5)
 
 
 def test_equal_weights_are_there_once(tmp_path: Path) -> None:
     weight = random(WIDE, WIDE)
-    exported(tmp_path / "one.so", lowered([weight]))
-    exported(tmp_path / "three.so", lowered([weight, weight.copy(), weight.copy()]))
+    load_exported(tmp_path / "one.so", lower_products([weight]))
+    load_exported(tmp_path / "three.so", lower_products([weight, weight.copy(), weight.copy()]))
     one, three = ((tmp_path / name).stat().st_size for name in ("one.so", "three.so"))
     assert three - one < weight.nbytes / 2 < one
 
 
 def test_a_tar_of_objects_is_used_alike(tmp_path: Path) -> None:
-    module = lowered([random(WIDE, WIDE)])
+    module = lower_products([random(WIDE, WIDE)])
     expected = run_once(compile_module(module, LLVM), [random(ROWS, WIDE)])
-    found = outputs(exported(tmp_path / "net.tar", module))
+    found = outputs(load_exported(tmp_path / "net.tar", module))
     np.testing.assert_array_equal(found[0].numpy(), expected[0])
 
 
 def test_a_constant_that_a_graph_returns_is_no_page_of_a_file_that_may_go(tmp_path: Path) -> None:
     result = random(WIDE, WIDE + 1)
-    returned = outputs(exported(tmp_path / "net.so", lowered([random(WIDE, WIDE)], result)))[1]
-    assert mapped_file(returned.data_ptr()) != str(tmp_path / "net.so")
+    returned = outputs(
+        load_exported(tmp_path / "net.so", lower_products([random(WIDE, WIDE)], result))
+    )[1]
+    assert find_file(returned.data_ptr()) != str(tmp_path / "net.so")
     np.testing.assert_array_equal(returned.numpy(), result)
 
 
 def test_a_process_without_tvm_is_told_why_it_cannot_load_a_library(tmp_path: Path) -> None:
-    exported(tmp_path / "net.so", lowered([random(WIDE, WIDE)]))
+    load_exported(tmp_path / "net.so", lower_products([random(WIDE, WIDE)]))
     code = f"import ctypes; ctypes.CDLL({str(tmp_path / 'net.so')!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -135,4 +137,4 @@ def test_a_full_disk_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(library_weights, "compile_c", refuse)
     with pytest.raises(TunerError, match="No space left on device"):
-        compile_module(lowered([random(WIDE, WIDE)]), LLVM)
+        compile_module(lower_products([random(WIDE, WIDE)]), LLVM)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spaces.frontends.onnx.simplifier.known_tensors import KnownTensors
+from spaces.frontends.onnx.simplifier.padding import attributes_of
+
 _PAST = slice(3, 5)
 """The operands of `GroupQueryAttention` that are caches."""
 _SAME = frozenset(
@@ -20,17 +23,21 @@ _SAME = frozenset(
 
 def find_cache_widths(graph: Any) -> Mapping[str, int]:
     """The widths of caches by the names that the graph's inputs have for them."""
+    attending = [node for node in graph.node if node.op_type == "GroupQueryAttention"]
+    if not attending:
+        return {}
+    known = KnownTensors(graph)
+    for node in graph.node:
+        if node.op_type == "Constant":
+            known.add_node(node)
     makers = {name: node for node in graph.node for name in node.output}
-    weights = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name: value.type.tensor_type.shape.dim for value in graph.input}
     found = dict[str, int]()
-    for node in graph.node:
-        if node.op_type != "GroupQueryAttention":
-            continue
-        heads = _number(node, "num_heads") + (
-            0 if node.input[1] else 2 * _number(node, "kv_num_heads")
-        )
-        whole = _find_width(node.input[0], makers, weights)
+    for node in attending:
+        said = attributes_of(node)
+        heads = said.get("num_heads", 0)
+        heads += 0 if node.input[1] else 2 * said.get("kv_num_heads", 0)
+        whole = _find_width(node.input[0], makers, known)
         for name in node.input[_PAST]:
             dims = inputs.get(name, ())
             if heads and whole and len(dims) == 4 and dims[3].dim_param:
@@ -38,34 +45,20 @@ def find_cache_widths(graph: Any) -> Mapping[str, int]:
     return found
 
 
-def _find_width(name: str, makers: Mapping[str, Any], weights: Mapping[str, Any]) -> int:
+def _find_width(name: str, makers: Mapping[str, Any], known: KnownTensors) -> int:
     """How wide the rows of a value are; 0 where nothing says it."""
     while (node := makers.get(name)) is not None and node.op_type in _SAME:
         name = node.input[0]
     if node is None:
         return 0
+    said = attributes_of(node)
     if node.op_type == "MatMulNBits":
-        return _number(node, "N")
+        return int(said.get("N", 0))
     if node.op_type == "Reshape":
-        sizes = _constant(node.input[1], makers, weights)
+        sizes = known.array(node.input[1])
         return 0 if sizes is None else max(0, int(sizes[-1]))
     if node.op_type not in ("Add", "Gemm", "MatMul"):
         return 0
-    axis = -2 if _number(node, "transB") else -1
-    known = [weights[name].dims for name in node.input if name in weights]
-    return int(known[0][axis]) if known and len(known[0]) >= -axis else 0
-
-
-def _number(node: Any, name: str) -> int:
-    return next((int(a.i) for a in node.attribute if a.name == name), 0)
-
-
-def _constant(name: str, makers: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """The elements of a constant; None of what is none."""
-    from onnx.numpy_helper import to_array
-
-    maker = makers.get(name)
-    tensor = weights.get(name)
-    if maker is not None and maker.op_type == "Constant":
-        tensor = next((a.t for a in maker.attribute if a.name == "value"), None)
-    return None if tensor is None else to_array(tensor).reshape(-1)
+    axis = -2 if said.get("transB", 0) else -1
+    shapes = [dims for name in node.input if (dims := known.dims(name)) is not None]
+    return shapes[0][axis] if shapes and len(shapes[0]) >= -axis else 0

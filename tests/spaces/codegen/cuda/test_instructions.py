@@ -28,7 +28,7 @@ _MATRICES = {"2": 64, "4": 128}
 
 
 @cache
-def compiled(architecture: int) -> bytes:
+def compile_for(architecture: int) -> bytes:
     return compile_cuda(SOURCE, f"sm_{architecture}").binary
 
 
@@ -66,7 +66,7 @@ def target_of(line: re.Match[str]) -> int:
 def test_every_instruction_is_read_as_the_disassembler_reads_it(
     architecture: int, tmp_path: Path
 ) -> None:
-    binary = compiled(architecture)
+    binary = compile_for(architecture)
     (text,) = kernel_texts(binary).values()
     code, lines = read_code(text, architecture), disassemble(binary, tmp_path)
     assert code is not None
@@ -87,7 +87,7 @@ def test_each_name_is_that_of_an_instruction_of_some_architecture() -> None:
     """What is named here and never seen was never compared."""
     seen: set[str] = set()
     for architecture in (75, 80, 89, 90, 100):
-        (text,) = kernel_texts(compiled(architecture)).values()
+        (text,) = kernel_texts(compile_for(architecture)).values()
         code = read_code(text, architecture)
         assert code is not None
         seen |= {name.partition(".")[0] for name in code.names}

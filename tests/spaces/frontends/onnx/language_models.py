@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from spaces.frontends.onnx.contributed.cache_widths import find_cache_widths
+
 Array = npt.NDArray[Any]
 
 
@@ -118,16 +120,19 @@ def llama(
 
 
 def step(proto: Any, rows: int, past: int, batch: int = 1, seed: int = 1) -> dict[str, Array]:
-    """What a model is fed at so many new rows after so many."""
+    """What a model is fed at so many new rows after so many: ids, a mask, and caches."""
     rng = np.random.default_rng(seed)
     words = proto.graph.output[0].type.tensor_type.shape.dim[2].dim_value
+    ids, mask, *caches = proto.graph.input
     found: dict[str, Array] = {
-        "ids": rng.integers(0, words, (batch, rows)),
-        "mask": np.ones((batch, past + rows), "int64"),
+        ids.name: rng.integers(0, words, (batch, rows)),
+        mask.name: np.ones((batch, past + rows), "int64"),
     }
-    for value in proto.graph.input[2:]:
+    widths = find_cache_widths(proto.graph)
+    for value in caches:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        _, heads, _, width = value.type.tensor_type.shape.dim
-        shape = (batch, heads.dim_value, past, width.dim_value)
+        dims = value.type.tensor_type.shape.dim
+        known = (batch, 0, past, widths.get(dims[-1].dim_param, 0))
+        shape = [dim.dim_value or size for dim, size in zip(dims, known, strict=False)]
         found[value.name] = rng.standard_normal(shape).astype(dtype)
     return found
