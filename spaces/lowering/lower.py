@@ -60,13 +60,12 @@ def lower(module: Any, target: Any) -> Any:
     are folded into the convolutions before them where these have constant weights, and are a
     product and a sum elsewhere, the remaining inference-only operators are decomposed, constants
     are folded, transposed convolutions become convolutions, weights that only ever meet padding
-    are left out, and products take rows in the shape that these have; on a CPU, heads read the
-    matrices that they share where these are; convolutions, on a GPU those in halves, and the
-    operators between them move to channels-last where that pays; sums of bytes that become bytes
-    are one program; operators become tensor programs (`LegalizeOps`), and these are fused. Reshapes
-    of intermediate values are kept as such, since they cost nothing at run time. On a CPU, programs
-    name their constant operands in
-    `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
+    are left out, and products take rows in the shape that these have; attentions become programs;
+    on a CPU, heads read the matrices that they share where these are; convolutions, on a GPU those
+    in halves, and the operators between them move to channels-last where that pays; sums of bytes
+    that become bytes are one program; operators become tensor programs (`LegalizeOps`), and these
+    are fused. Reshapes of intermediate values are kept as such, since they cost nothing at run
+    time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
     default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
     was measured.
 
@@ -104,7 +103,8 @@ def lower(module: Any, target: Any) -> Any:
         if not row.on_host:
             prepared = sort_last_axes(prepared)
         if row.graph_pass:
-            prepared = _tidy(load(row.graph_pass)(prepared, target))
+            changed = load(row.graph_pass)(prepared, target)
+            prepared = prepared if changed.same_as(prepared) else _tidy(changed)
         gains = load(row.layouts)(target)
         lowered = _lower(prepared, gains, packed, packs_weights=row.packs_weights)
         if not row.on_host:

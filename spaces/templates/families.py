@@ -1,4 +1,4 @@
-"""What differs between the ways to write programs for threads that compute the same kind of thing,
+"""What differs between the ways to write programs that compute the same kind of thing,
 such as products."""
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from spaces.targets.gpu import Gpu
 from spaces.templates.base import Columns, Knobs
-from spaces.templates.thread_template import Sizes
+from spaces.templates.program_template import Sizes
 
 W = TypeVar("W")
 """Of what it computes, of some sizes."""
 Write = TypeVar("Write")
 """Of what writes a setting."""
+Device = TypeVar("Device")
+"""Of what a machine's limits are described by: `Gpu` or `Cpu`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Family(Generic[W, Write]):
+class Family(Generic[W, Write, Device]):
     """One way to write. A tile is what follows from a setting, or from many as arrays.
 
     Attributes:
@@ -37,15 +38,15 @@ class Family(Generic[W, Write]):
     name: str
     choices_of: Callable[[W], Mapping[str, tuple[int, ...]]]
     tile_of: Callable[[Mapping[str, Any]], Any]
-    feasible: Callable[[W, Gpu, Any], Any]
+    feasible: Callable[[W, Device, Any], Any]
     write: Write
-    cycles: Callable[[W, Gpu, Any], Any]
-    traits: Callable[[W, Gpu, Any], npt.NDArray[np.float32]]
+    cycles: Callable[[W, Device, Any], Any]
+    traits: Callable[[W, Device, Any], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyKernels(Generic[W, Write]):
-    """See `spaces.templates.thread_template.Kernels`.
+class FamilyKernels(Generic[W, Write, Device]):
+    """See `spaces.templates.program_template.Kernels`.
 
     Attributes:
         largest: what they compute, of the largest sizes.
@@ -54,9 +55,9 @@ class FamilyKernels(Generic[W, Write]):
         write_tile: gives the PrimFunc of a setting, of a fresh schedule and a tile.
     """
 
-    family: Family[W, Write]
+    family: Family[W, Write, Device]
     largest: W
-    gpu: Gpu
+    device: Device
     at: Callable[[Sizes], W]
     stack: Callable[[Sequence[Sizes]], Sizes]
     write_tile: Callable[[Any, Any], Any]
@@ -71,16 +72,16 @@ class FamilyKernels(Generic[W, Write]):
 
     def feasible(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """See `Kernels`."""
-        found = self.family.feasible(self.largest, self.gpu, self.family.tile_of(columns))
+        found = self.family.feasible(self.largest, self.device, self.family.tile_of(columns))
         return np.asarray(found, dtype=np.bool_)
 
     def cycles(self, sizes: Sizes, columns: Columns) -> Any:
         """See `Kernels`."""
-        return self.family.cycles(self.at(sizes), self.gpu, self.family.tile_of(columns))
+        return self.family.cycles(self.at(sizes), self.device, self.family.tile_of(columns))
 
     def traits(self, sizes: Sizes, columns: Columns) -> npt.NDArray[np.float32]:
         """See `Kernels`."""
-        return self.family.traits(self.at(sizes), self.gpu, self.family.tile_of(columns))
+        return self.family.traits(self.at(sizes), self.device, self.family.tile_of(columns))
 
     def write(self, schedule: Any, knobs: Knobs) -> Any:
         """See `Kernels`."""

@@ -29,7 +29,7 @@ def template_named(task: Task, name: str) -> Template | None:
 def gpu_templates(task: Task) -> list[Template]:
     """Templates for attention, for products (on tensor cores, by threads, and with few rows), and
     for programs bound by memory."""
-    from spaces.templates.attention.template import attention_templates
+    from spaces.templates.attention.gpu.template import gpu_attention_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.few_rows import family as few_rows
     from spaces.templates.gpu_memory.template import gpu_memory_templates
@@ -37,7 +37,7 @@ def gpu_templates(task: Task) -> list[Template]:
     from spaces.templates.tensor_cores import family as tensor_cores
     from spaces.templates.thread_products import family as thread_products
 
-    if attention := attention_templates(task):
+    if attention := gpu_attention_templates(task):
         return attention
     found: list[Template] = []
     if task.shapes or may_be_product(task):
@@ -47,13 +47,16 @@ def gpu_templates(task: Task) -> list[Template]:
 
 
 def cpu_templates(task: Task) -> list[Template]:
-    """Templates for products, for programs bound by memory, and for plain loops."""
+    """Templates for attention, for products, for programs bound by memory, and for plain loops."""
+    from spaces.templates.attention.cpu.template import cpu_attention_templates
     from spaces.templates.block_products.template import block_templates
     from spaces.templates.contraction.match import match_contraction
     from spaces.templates.contraction.template import contraction_templates
     from spaces.templates.memory.template import memory_template
     from spaces.templates.plain_loops import plain_loops
 
+    if attention := cpu_attention_templates(task):
+        return attention
     if blocks := block_templates(task):
         return blocks
     match = match_contraction(task)

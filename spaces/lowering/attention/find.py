@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +50,16 @@ class Reader:
 
     Args:
         values: what each variable of the graph is bound to; `users` the variables that read it.
+        kinds: types of queries, keys and values.
     """
 
-    def __init__(self, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> None:
-        self._values, self._users = values, users
+    def __init__(
+        self,
+        values: Mapping[Any, Any],
+        users: Mapping[Any, Sequence[Any]],
+        kinds: Collection[str],
+    ) -> None:
+        self._values, self._users, self._kinds = values, users, kinds
         self._parameters: dict[Any, Any] = {}
         self._product: Any = None
         self._scored: tuple[Any, Index] | None = None
@@ -85,7 +91,7 @@ class Reader:
         key, by_key = self._read_factor(k, product, [*ahead, width.var, keys.var])
         value, by_value = self._read_factor(v, call, [*before, keys.var, columns.var])
         kinds = {str(load.tensor.dtype) for load in (query, key, value)}
-        if len(kinds) != 1 or not kinds <= {*HALVES}:
+        if len(kinds) != 1 or not kinds <= {*self._kinds}:
             raise Unsuitable("queries, keys and values of other types")
         for load, axis in ((query, width), (key, width), (value, columns)):
             _check_dense(load, axis)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from spaces.ir import tvm_compat
+from spaces.ir.element_types import HALVES
 from spaces.ir.guard import Unsuitable, note
+from spaces.lowering.attention.description import SUMS
 from spaces.lowering.attention.find import Found, Reader
 from spaces.lowering.attention.program import write_attention
 from spaces.lowering.relax_rewrite import (
@@ -22,20 +24,31 @@ from spaces.targets.gpu import COPIES_AHEAD
 from spaces.targets.nvidia.numbers import architecture_of
 
 
-def fuse_attention(module: Any, target: Any) -> Any:
-    """A module whose graph "main" calls a tensor program for each attention in halves, where a
-    target's tensor cores multiply these.
+def fuse_cpu_attention(module: Any, _target: Any) -> Any:
+    """See `fuse_attention`: a CPU's of any floats."""
+    return fuse_attention(module, (*HALVES, SUMS))
+
+
+def fuse_gpu_attention(module: Any, target: Any) -> Any:
+    """See `fuse_attention`: a CUDA target's of halves, where its tensor cores multiply these."""
+    fits = architecture_of(str(target.attrs.get("arch", ""))) >= COPIES_AHEAD
+    return fuse_attention(module, HALVES) if fits else module
+
+
+def fuse_attention(module: Any, kinds: Collection[str]) -> Any:
+    """A module whose graph "main" calls a tensor program for each attention.
 
     What is left of their steps is not read any more, and is left to `DeadCodeElimination`.
+
+    Args:
+        kinds: types of queries, keys and values of which this is done.
     """
-    if architecture_of(str(target.attrs.get("arch", ""))) < COPIES_AHEAD:
-        return module
     named = {str(variable.name_hint): f for variable, f in module.functions.items()}
     graph: Any = named.get("main")
     bindings = straight_bindings(graph) if tvm_compat.is_relax_function(graph) else None
     if bindings is None:
         return module
-    found = _find_all(graph, bindings)
+    found = _find_all(graph, bindings, kinds)
     if not found:
         return module
     builder = builder_without(module, {"main"})
@@ -66,7 +79,7 @@ def _call(builder: Any, found: Found, whole: Mapping[Any, Any]) -> Any:
     return relax.call_tir(program, tensors, found.result.ty)
 
 
-def _find_all(graph: Any, bindings: Sequence[Any]) -> dict[Any, Found]:
+def _find_all(graph: Any, bindings: Sequence[Any], kinds: Collection[str]) -> dict[Any, Found]:
     """The attentions of a graph, by the variables that are their results."""
     values = {binding.var: binding.value for binding in bindings}
     users: defaultdict[Any, list[Any]] = defaultdict(list)
@@ -80,7 +93,7 @@ def _find_all(graph: Any, bindings: Sequence[Any]) -> dict[Any, Found]:
         if tvm_compat.operator_name(value) != "relax.matmul":
             continue
         try:
-            known = Reader(values, users).read(var)
+            known = Reader(values, users, kinds).read(var)
         except Unsuitable:
             continue
         except Exception as error:  # TVM raises whatever its C++ side threw

@@ -1,1 +1,1 @@
-"""The template for attention on tensor cores."""
+"""Templates for attention."""

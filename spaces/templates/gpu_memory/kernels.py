@@ -21,7 +21,7 @@ from spaces.templates.gpu_memory.rows.writer import write_program
 from spaces.templates.gpu_memory.tiles import knob_model as tile_model
 from spaces.templates.gpu_memory.tiles.writer import TileWriter
 from spaces.templates.gpu_memory.versions import Writer, write_versions
-from spaces.templates.thread_template import Kernels
+from spaces.templates.program_template import Kernels
 
 
 @dataclass(frozen=True, slots=True)

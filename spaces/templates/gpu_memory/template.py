@@ -15,11 +15,11 @@ from spaces.templates.gpu_memory.kernels import kernels_of
 from spaces.templates.gpu_memory.reader import read_program
 from spaces.templates.memory.shapes import stand_in
 from spaces.templates.memory.stages import has_own_windows, is_contraction, stages_of
-from spaces.templates.thread_template import ThreadTemplate
+from spaces.templates.program_template import ProgramTemplate
 from tuner.task import Task
 
 
-def gpu_memory_templates(task: Task) -> list[ThreadTemplate]:
+def gpu_memory_templates(task: Task) -> list[ProgramTemplate]:
     """The template of a task; empty where it is not bound by memory, or no program of rows, columns
     or single elements."""
     with refusals(f"the template for what is bound by memory on GPUs, {task.name}"):
@@ -27,7 +27,7 @@ def gpu_memory_templates(task: Task) -> list[ThreadTemplate]:
     return []
 
 
-def _make(task: Task) -> ThreadTemplate:
+def _make(task: Task) -> ProgramTemplate:
     """The template of a task.
 
     Raises:
@@ -46,4 +46,4 @@ def _make(task: Task) -> ThreadTemplate:
     known = {instance: extents.at(dict(instance)) for instance in instances}
     largest = max(known.values(), key=lambda sizes: (max(sizes.lanes), sizes.items))
     kernels = kernels_of(program, facts, largest, gpu, values)
-    return ThreadTemplate(kernels, gpu, largest, known)
+    return ProgramTemplate(kernels, gpu.hertz, largest, known)

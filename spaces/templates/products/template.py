@@ -16,14 +16,14 @@ from spaces.templates.contraction.match import Match, extents_of_shapes, tidy_st
 from spaces.templates.families import Family, FamilyKernels
 from spaces.templates.products.product import KINDS, Product, find_product
 from spaces.templates.products.roles import join_extents
-from spaces.templates.thread_template import ThreadTemplate
+from spaces.templates.program_template import ProgramTemplate
 from tuner.task import Instance, Task
 
 Extents = Sequence[Any]
 """Of the axes of a contraction's block."""
 WriteProduct = Callable[[Match, Product, Any, Gpu], Any]
 """Gives the PrimFunc of a setting: of a program that is tidied up, its product, and a tile."""
-ProductFamily = Family[Product, WriteProduct]
+ProductFamily = Family[Product, WriteProduct, Gpu]
 ListFamilies = Callable[[Gpu, Product, Mapping[Instance, Extents]], Sequence[ProductFamily]]
 """Lists a room's families that take a product, by the extents of each shape."""
 
@@ -65,4 +65,4 @@ def _template(
         return list(np.array(each, dtype=np.int64).T)
 
     kernels = FamilyKernels(family, product, gpu, product.of, stack, write)
-    return ThreadTemplate(kernels, gpu, join_extents(product.c), extents)
+    return ProgramTemplate(kernels, gpu.hertz, join_extents(product.c), extents)

@@ -1,8 +1,8 @@
-"""Random samples of the template for attention on tensor cores."""
+"""Random samples of templates for attention."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import cycle, islice
 
@@ -10,20 +10,29 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
 from tests.spaces.emulation.samples import Sample, Value, spread
-from tests.spaces.templates.attention.attentions import PROGRAMS, SHAPES, Sizes, task_for
+from tests.spaces.templates.attention.attentions import (
+    PROGRAMS,
+    SHAPES,
+    WIDE_PROGRAMS,
+    Sizes,
+    task_for,
+)
 from tuner.candidate import of_knobs
 
 _PLAIN = [(name, PROGRAMS[name]) for name in ("masked", "odd widths")]
 """Programs whose heads are narrow, for which every value of a knob is within the limits."""
 
 
-def drawn(target: str, number: int) -> Iterator[Sample]:
+_ALL = {**PROGRAMS, **WIDE_PROGRAMS}
+
+
+def drawn(target: str, number: int, programs: Collection[str] = PROGRAMS) -> Iterator[Sample]:
     """So many samples, of each program in turn, no two of a program equal."""
-    share = -(-number // len(PROGRAMS))
-    settings = {name: iter(_settings(target, name, share)) for name in PROGRAMS}
-    for turn, name in enumerate(islice(cycle(PROGRAMS), number)):
-        known = PROGRAMS[name][1]
-        sizes = known[turn // len(PROGRAMS) % len(known)]
+    share = -(-number // len(programs))
+    settings = {name: iter(_settings(target, name, share)) for name in programs}
+    for turn, name in enumerate(islice(cycle(programs), number)):
+        known = _ALL[name][1]
+        sizes = known[turn // len(programs) % len(known)]
         yield _sample(target, name, sizes, next(settings[name]))
 
 
@@ -51,5 +60,5 @@ def _space(target: str, name: str, sizes: Sizes) -> KnobSpace:
 @cache
 def _settings(target: str, name: str, number: int) -> list[Knobs]:
     """Settings that are feasible for each of a program's sizes."""
-    widest = max(PROGRAMS[name][1], key=lambda s: s.width + s.columns)
+    widest = max(_ALL[name][1], key=lambda s: s.width + s.columns)
     return spread(_space(target, name, widest).template, number)

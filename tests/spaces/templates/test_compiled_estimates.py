@@ -14,8 +14,8 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.passes.cuda.launches import LaunchWatch
 from spaces.targets.gpu import count_resident, gpu_of
 from spaces.targets.target import parse_target, resolve_target
-from spaces.templates.attention import hopper_knobs as hopper_attention_knobs
-from spaces.templates.attention import knobs as attention_knobs
+from spaces.templates.attention.gpu import hopper_knobs as hopper_attention_knobs
+from spaces.templates.attention.gpu import knobs as attention_knobs
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs, hopper_knobs
 from spaces.templates.tensor_cores.tile import HALVES

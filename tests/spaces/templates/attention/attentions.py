@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from spaces.lowering.extract_tasks import extract
@@ -253,6 +253,12 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "open with mask": (masked, (Sizes(2, "m", "n", 64, 64, 2),)),
 }
 """Programs by name, with sizes that tiles do not divide."""
+WIDE_PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
+    f"{write.__name__} float32 of {sizes[0].rows} rows": (partial(write, kind="float32"), sizes)
+    for write, sizes in PROGRAMS.values()
+    if hasattr(write, "__name__") and write.__name__ != "<lambda>"
+}
+"""The same in float32."""
 SHAPES = ((1, 40), (0, 9), (33, 33), (3, 0), (77, 130))
 """Rows and keys of programs that are open."""
 
@@ -260,7 +266,7 @@ SHAPES = ((1, 40), (0, 9), (33, 33), (3, 0), (77, 130))
 @cache
 def task_for(name: str, sizes: Sizes, target: str = AMPERE) -> Task:
     """The task of a program's attention, the only one that it has."""
-    write, _ = PROGRAMS[name]
+    write, _ = {**PROGRAMS, **WIDE_PROGRAMS}[name]
     shapes = ((("m", m), ("n", n)) for m, n in SHAPES if m and n)
     tasks = extract(
         lower(write(sizes), _target(target)),

@@ -15,20 +15,20 @@ import pytest
 from spaces.codegen.cuda.compile import compile_cuda
 from spaces.design_space.knob_space import KnobSpace
 from spaces.design_space.task_space import TaskSpace
+from spaces.ir.element_types import HALVES
 from spaces.ir.schedules import task_module
 from spaces.lowering.attention.description import Attention
 from spaces.lowering.attention.fuse import fuse_attention
 from spaces.lowering.extract_tasks import task_of
 from spaces.targets.gpu import gpu_of
-from spaces.targets.target import parse_target
-from spaces.templates.attention import hopper_knobs, knobs
-from spaces.templates.attention.ampere import write_ampere_attention
 from spaces.templates.attention.causal import find_limit
-from spaces.templates.attention.costs import estimate
-from spaces.templates.attention.groups import ALONE, find_group
-from spaces.templates.attention.knobs import AttentionTile, Heads, tile_of
+from spaces.templates.attention.gpu import hopper_knobs, knobs
+from spaces.templates.attention.gpu.ampere import write_ampere_attention
+from spaces.templates.attention.gpu.costs import estimate
+from spaces.templates.attention.gpu.knobs import AttentionTile, Heads, tile_of
+from spaces.templates.attention.gpu.write import write_program
+from spaces.templates.attention.groups import find_group
 from spaces.templates.attention.read import read_attention
-from spaces.templates.attention.write import write_program
 from spaces.templates.base import every
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.registry import templates_of
@@ -214,7 +214,7 @@ def limited(limit: Callable[[Graph, Any], Any]) -> Attention:
         left = g.emit(g.op.where(seen, scores, g.number(-math.inf)))
         return g.multiply(g.cast(g.emit(g.op.nn.softmax(left, -1)), "float16"), v)
 
-    return read_attention(fuse_attention(g.write(body), parse_target(AMPERE))["attention"])
+    return read_attention(fuse_attention(g.write(body), HALVES)["attention"])
 
 
 def test_a_limit_that_only_a_tensor_has_is_none_for_the_program() -> None:
@@ -228,7 +228,7 @@ def test_a_limit_may_be_larger_than_32_bits() -> None:
     heads = Heads(2, 9, 9, 16, 16, 1.0)
     tile = AttentionTile(row_warps=1, key_warps=1, parts=1, keys=16, stages=2, splits=1, heads=1)
     parameters = [load.tensor for load in tensors]
-    assert write_program(attention, ALONE, heads, tile, parameters, write_ampere_attention)
+    assert write_program(write_ampere_attention, attention, heads, tile, parameters)
 
 
 def compile_best(name: str, sizes: Sizes, target: str, folder: Path) -> str:

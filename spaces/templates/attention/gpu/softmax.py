@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spaces.templates.attention.knobs import ROWS, WARP, WarpTile
+from spaces.templates.attention.gpu.knobs import ROWS, WARP, WarpTile
+from spaces.templates.attention.gpu.splits import Left
 from spaces.templates.attention.powers import find_base, find_lowest, invert, raise_e
-from spaces.templates.attention.splits import Left
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.thread_program import exchange
 

@@ -1,4 +1,4 @@
-"""The template of kernels that are programs for threads of a GPU: its settings make no schedule."""
+"""The template of kernels that are written as programs: its settings make no schedule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from spaces.ir import tvm_compat
 from spaces.ir.schedules import new_schedule
-from spaces.targets.gpu import Gpu
 from spaces.templates.base import Columns, Costs, Knobs
 from tuner.task import Instance
 
@@ -50,10 +49,11 @@ class Kernels(Protocol):
         """
 
 
-class ThreadTemplate:
+class ProgramTemplate:
     """Kernels, estimated for the shapes of a task.
 
     Args:
+        hertz: of the device, in whose cycles kernels are estimated.
         sizes: those of a typical shape, mostly the largest; `shapes` those of each that it is tuned
             for.
         hedged: see `spaces.templates.base.KnowsRules`.
@@ -62,14 +62,14 @@ class ThreadTemplate:
     def __init__(
         self,
         kernels: Kernels,
-        gpu: Gpu,
+        hertz: float,
         sizes: Sizes,
         shapes: Mapping[Instance, Sizes],
         *,
         hedged: bool = True,
     ) -> None:
         self.hedged = hedged
-        self._kernels, self._gpu, self._sizes, self._shapes = kernels, gpu, sizes, shapes
+        self._kernels, self._hertz, self._sizes, self._shapes = kernels, hertz, sizes, shapes
         self._choices = kernels.choices
 
     @property
@@ -80,20 +80,20 @@ class ThreadTemplate:
     def choices(self) -> Mapping[str, tuple[int, ...]]:
         return self._choices
 
-    def at(self, instance: Instance) -> ThreadTemplate:
+    def at(self, instance: Instance) -> ProgramTemplate:
         """See `spaces.templates.base.ShapedTemplate`."""
         shaped = copy.copy(self)
         shaped._sizes = self._shapes[instance]
         return shaped
 
     def costs_s(self, columns: Columns) -> Costs:
-        seconds = self._kernels.cycles(self._sizes, columns) / self._gpu.hertz
+        seconds = self._kernels.cycles(self._sizes, columns) / self._hertz
         return np.where(self._kernels.feasible(columns), seconds, np.inf)
 
     def shape_costs_s(self, knobs: Knobs) -> Costs:
         """See `spaces.templates.base.ShapedTemplate`."""
         cycles = self._kernels.cycles(*self._over_shapes(knobs))
-        return np.asarray(cycles / self._gpu.hertz, dtype=np.float64)
+        return np.asarray(cycles / self._hertz, dtype=np.float64)
 
     def layout(self, knobs: Knobs) -> str:
         """See `spaces.templates.base.ShapedTemplate`: these kernels take operands as they are."""

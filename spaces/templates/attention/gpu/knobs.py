@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, register_limit
 from spaces.templates import gpu_rates as rates
+from spaces.templates.attention.heads import Heads
 from spaces.templates.tensor_cores.tile import HALVES, STAGES
 
 ROW_WARPS, KEY_WARPS, PARTS, KEYS = "row_warps", "key_warps", "parts", "keys"
@@ -30,43 +31,14 @@ _OTHER_REGISTERS = 64
 """Of a thread, besides its sums, scores and factors: addresses, and the places of its scores."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """The sizes of an attention; of one shape, or of many as arrays.
+def pad_lines(width: int) -> int:
+    """Elements of a row in shared memory, in whole lines."""
+    return -(-width // LINE) * LINE
 
-    Attributes:
-        batch: independent attentions; `together` so many in a row have the same keys and values.
-        rows: rows of queries of each; `keys` rows of keys.
-        width: elements of a query; `columns` those of a value.
-        keys_seen: the share of rows by keys that any row looks at.
-    """
 
-    batch: Any
-    rows: Any
-    keys: Any
-    width: int
-    columns: int
-    keys_seen: float
-    together: int = 1
-
-    @property
-    def padded_width(self) -> int:
-        """Elements of a query in shared memory, in whole lines; `padded_columns` those of a
-        value."""
-        return -(-self.width // LINE) * LINE
-
-    @property
-    def padded_columns(self) -> int:
-        return -(-self.columns // LINE) * LINE
-
-    @property
-    def terms(self) -> int:
-        """Elements of a query that instructions multiply; `sums` are the columns that they add."""
-        return -(-self.width // TERMS) * TERMS
-
-    @property
-    def sums(self) -> int:
-        return -(-self.columns // TERMS) * TERMS
+def pad_terms(width: int) -> int:
+    """Elements of a row that instructions multiply, or columns that they add."""
+    return -(-width // TERMS) * TERMS
 
 
 class WarpTile(Protocol):
@@ -133,23 +105,23 @@ class AttentionTile:
 
     def block_bytes(self, heads: Heads) -> Any:
         """Shared memory of a block."""
-        staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
+        staged = self.stages * self.keys * (pad_lines(heads.width) + pad_lines(heads.columns))
         joined = (self.warps - self.row_warps) * WARP * self.count_joined(heads) * _WIDE
-        return (self.rows * heads.padded_width + staged) * ITEM + joined
+        return (self.rows * pad_lines(heads.width) + staged) * ITEM + joined
 
     def read_bytes(self, heads: Heads) -> Any:
         """What warps read from shared memory in a stage."""
-        of_keys = self.row_warps * self.keys * (heads.terms + heads.sums)
-        return (of_keys + self.key_warps * self.rows * heads.terms) * ITEM
+        of_keys = self.row_warps * self.keys * (pad_terms(heads.width) + pad_terms(heads.columns))
+        return (of_keys + self.key_warps * self.rows * pad_terms(heads.width)) * ITEM
 
     def count_joined(self, heads: Heads) -> Any:
         """What a thread has that those of other warps join: sums, and for each of its rows the
         largest score and the total."""
-        return self.parts * (heads.sums // 2 + 4)
+        return self.parts * (pad_terms(heads.columns) // 2 + 4)
 
     def registers(self, heads: Heads) -> Any:
         """Registers of a thread: an estimate."""
-        own = (heads.sums + self.warp_keys) // 2 + 8
+        own = (pad_terms(heads.columns) + self.warp_keys) // 2 + 8
         return self.parts * own + 4 + _OTHER_REGISTERS
 
 

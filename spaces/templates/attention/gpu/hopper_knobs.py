@@ -15,15 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.gpu import WARP, Gpu, register_limit
-from spaces.templates.attention.knobs import (
+from spaces.templates.attention.gpu.knobs import (
     HEADS,
     ITEM,
     KEYS,
     SPLITS,
-    Heads,
     count_left_bytes,
     list_block_choices,
+    pad_lines,
+    pad_terms,
 )
+from spaces.templates.attention.heads import Heads
 from spaces.templates.gpu_rates import MOST_LEFT_BYTES
 from spaces.templates.tensor_cores.tile import STAGES
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
@@ -46,7 +48,7 @@ class HopperAttentionTile:
         keys: of a stage; `stages` of shared memory.
         splits: blocks to which the keys are shared out.
         heads: that have rows in a block: one, or all those that have the same keys.
-        parts, key_warps, sustained: see `spaces.templates.attention.knobs.AttentionTile`.
+        parts, key_warps, sustained: see `spaces.templates.attention.gpu.knobs.AttentionTile`.
     """
 
     consumers: Any
@@ -79,14 +81,14 @@ class HopperAttentionTile:
 
     def block_bytes(self, heads: Heads) -> Any:
         """Shared memory of a block."""
-        staged = self.stages * self.keys * (heads.padded_width + heads.padded_columns)
+        staged = self.stages * self.keys * (pad_lines(heads.width) + pad_lines(heads.columns))
         barriers = self.stages * _BARRIER_BYTES
-        return (self.rows * heads.padded_width + staged) * ITEM + barriers
+        return (self.rows * pad_lines(heads.width) + staged) * ITEM + barriers
 
     def read_bytes(self, heads: Heads) -> Any:
         """What instructions read from shared memory in a stage."""
-        of_scores = (ROWS + self.keys) * heads.terms
-        return self.consumers * (of_scores + self.keys * heads.sums) * ITEM
+        of_scores = (ROWS + self.keys) * pad_terms(heads.width)
+        return self.consumers * (of_scores + self.keys * pad_terms(heads.columns)) * ITEM
 
     def count_joined(self, heads: Heads) -> Any:
         """Numbers that warps join: none, as each has rows of its own."""
@@ -94,7 +96,7 @@ class HopperAttentionTile:
 
     def own_registers(self, heads: Heads) -> Any:
         """Registers of a thread that multiplies: an estimate."""
-        return (heads.sums + self.keys) // 2 + self.keys // 4 + _OTHER_REGISTERS
+        return (pad_terms(heads.columns) + self.keys) // 2 + self.keys // 4 + _OTHER_REGISTERS
 
     def registers(self, heads: Heads) -> Any:
         """Registers that the compiler gives each thread: those of a thread that multiplies, which

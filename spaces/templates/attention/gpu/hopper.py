@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.targets.gpu import WARP
-from spaces.templates.attention.hopper_knobs import REGISTERS, HopperAttentionTile
-from spaces.templates.attention.knobs import TERMS, Heads
-from spaces.templates.attention.softmax import Softmax
-from spaces.templates.attention.write import Block, Frame
+from spaces.templates.attention.gpu.hopper_knobs import REGISTERS, HopperAttentionTile
+from spaces.templates.attention.gpu.knobs import TERMS, pad_lines, pad_terms
+from spaces.templates.attention.gpu.softmax import Softmax
+from spaces.templates.attention.gpu.write import Block, Frame
+from spaces.templates.attention.heads import Heads
 from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.fragments import round_pair
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
@@ -42,9 +43,9 @@ class _Writer:
         self._queries, self._keys, self._values = (
             Operand(T, source, rows=rows, lines=lines, depth=depth, threads=WARPGROUP)
             for source, rows, lines, depth in (
-                (query, tile.rows, ROWS, heads.padded_width),
-                (key, tile.keys, tile.keys, heads.padded_width),
-                (value, heads.padded_columns, heads.padded_columns, tile.keys),
+                (query, tile.rows, ROWS, pad_lines(heads.width)),
+                (key, tile.keys, tile.keys, pad_lines(heads.width)),
+                (value, pad_lines(heads.columns), pad_lines(heads.columns), tile.keys),
             )
         )
 
@@ -105,7 +106,7 @@ class _Writer:
 
     def _consume(self, thread: Any, block: Block) -> None:
         """Go through the keys with the rows of a warpgroup."""
-        T, tile, width = self._t, self._tile, self._heads.sums
+        T, tile, width = self._t, self._tile, pad_terms(self._heads.columns)
         group = T.Bind(thread // WARPGROUP - 1)
         row = block.row + group * ROWS + thread % WARPGROUP // WARP * (ROWS // 4)
         softmax = Softmax(T, self._frame.tensors, tile, thread, row, block.batch)
@@ -139,7 +140,7 @@ class _Writer:
         multiply = self._find_product(self._tile.keys)
         own = [scores[i] for i in range(self._tile.keys // 2)]
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
-        for term in range(0, self._heads.terms, TERMS):
+        for term in range(0, pad_terms(self._heads.width), TERMS):
             a, b = (
                 word[0] + T.uint64(side.describe(0, term))
                 for side, word in ((self._queries, of_rows), (self._keys, of_keys))
@@ -152,8 +153,8 @@ class _Writer:
         """Add the values of a stage, times their weights."""
         T, (*_, of_values) = self._t, self._words
         describe_matrix(T, self._values, of_values, stage, 0)
-        multiply = self._find_product(self._heads.sums)
-        own = [sums[i] for i in range(self._heads.sums // 2)]
+        multiply = self._find_product(pad_terms(self._heads.columns))
+        own = [sums[i] for i in range(pad_terms(self._heads.columns) // 2)]
         T.evaluate(T.ptx.wgmma.fence.sync.aligned())
         for key in range(0, self._tile.keys, TERMS):
             a = [weights[key // 4 + i] for i in range(4)]

@@ -10,8 +10,16 @@ import numpy.typing as npt
 
 from spaces.targets.gpu import Gpu, count_resident
 from spaces.templates import gpu_rates as rates
-from spaces.templates.attention.hopper_knobs import HopperAttentionTile
-from spaces.templates.attention.knobs import ITEM, WARP, AttentionTile, Heads, count_left_bytes
+from spaces.templates.attention.gpu.hopper_knobs import HopperAttentionTile
+from spaces.templates.attention.gpu.knobs import (
+    ITEM,
+    WARP,
+    AttentionTile,
+    count_left_bytes,
+    pad_lines,
+    pad_terms,
+)
+from spaces.templates.attention.heads import Heads
 from spaces.templates.base import as_rows
 from spaces.templates.products.layout import UNIT
 
@@ -53,15 +61,17 @@ class Estimate:
 
 def estimate(heads: Heads, gpu: Gpu, tile: Tile) -> Estimate:
     """Estimate rounds of blocks, each of which goes through the keys that its rows look at."""
-    widths = heads.terms + heads.sums
+    widths = pad_terms(heads.width) + pad_terms(heads.columns)
     operations = 2.0 * tile.rows * tile.keys * widths
     multiplying = np.maximum(
         operations / (gpu.tensor_operations * tile.sustained),
         tile.read_bytes(heads) / rates.SHARED_BYTES,
     )
-    staged = tile.keys * (heads.padded_width + heads.padded_columns) * ITEM
+    staged = tile.keys * (pad_lines(heads.width) + pad_lines(heads.columns)) * ITEM
     # A thread has half as many scores of a part as there are keys, and as many sums as columns.
-    own = tile.parts * ((tile.warp_keys * _SCORE_ISSUES + heads.sums) / 2 + _ROW_ISSUES)
+    own = tile.parts * (
+        (tile.warp_keys * _SCORE_ISSUES + pad_terms(heads.columns)) / 2 + _ROW_ISSUES
+    )
     issued = tile.warps * own + staged / UNIT * _COPY_ISSUES / WARP
     weighing = np.maximum(issued / _PARTS, tile.rows * tile.keys / _POWERS)
     fetching = staged / rates.L2_BYTES

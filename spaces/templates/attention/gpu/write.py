@@ -9,10 +9,10 @@ from typing import Any
 
 from spaces.lowering.attention.description import Attention
 from spaces.templates.attention.causal import find_limit
-from spaces.templates.attention.groups import ALONE, Group
-from spaces.templates.attention.knobs import Heads
-from spaces.templates.attention.softmax import Softmax
-from spaces.templates.attention.splits import Left
+from spaces.templates.attention.gpu.softmax import Softmax
+from spaces.templates.attention.gpu.splits import Left
+from spaces.templates.attention.groups import ALONE, find_group
+from spaces.templates.attention.heads import Heads
 from spaces.templates.attention.tensors import Tensors
 from spaces.templates.products.places import count_tiles
 from spaces.templates.thread_program import DEVICE_ENTRY, begin_program
@@ -22,17 +22,15 @@ WriteKernel = Callable[[Any, "Frame", Heads, Any], None]
 
 
 def write_program(
+    write_kernel: WriteKernel,
     attention: Attention,
-    group: Group,
     heads: Heads,
     tile: Any,
     parameters: Sequence[Any],
-    write_kernel: WriteKernel,
 ) -> Any:
     """The PrimFunc of a setting.
 
     Args:
-        group: heads that have the same keys and values.
         heads: widths of queries and values; of the other sizes the attention's own count.
         parameters: of the program that it stands for.
     """
@@ -41,7 +39,8 @@ def write_program(
 
     with IRBuilder() as builder, T.prim_func():
         known = begin_program(T, parameters)
-        tensors = Tensors(T, attention, known, group if tile.heads > 1 else ALONE)
+        group = find_group(attention) if tile.heads > 1 else ALONE
+        tensors = Tensors(T, attention, known, group)
         left = Left(T, tensors, tile.splits) if tile.splits > 1 else None
         if left is not None:
             left.allocate()

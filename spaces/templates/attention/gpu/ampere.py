@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from spaces.templates.attention.knobs import PAIR, ROWS, TERMS, WARP, AttentionTile, Heads
-from spaces.templates.attention.softmax import Softmax
-from spaces.templates.attention.write import Block, Frame
+from spaces.templates.attention.gpu.knobs import (
+    PAIR,
+    ROWS,
+    TERMS,
+    WARP,
+    AttentionTile,
+    pad_lines,
+    pad_terms,
+)
+from spaces.templates.attention.gpu.softmax import Softmax
+from spaces.templates.attention.gpu.write import Block, Frame
+from spaces.templates.attention.heads import Heads
 from spaces.templates.products.layout import UNIT
 from spaces.templates.tensor_cores.fragments import Fragments, round_pair
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
@@ -27,7 +36,7 @@ class _Writer:
 
     def __init__(self, T: Any, frame: Frame, heads: Heads, tile: AttentionTile) -> None:
         self._t, self._frame, self._heads, self._tile = T, frame, heads, tile
-        widths = (heads.padded_width, heads.padded_width, heads.padded_columns)
+        widths = (pad_lines(heads.width), pad_lines(heads.width), pad_lines(heads.columns))
         query, key, value = frame.tensors.sources
         self._queries, self._keys, self._values = (
             Operand(T, source, rows=rows, lines=rows, depth=depth, threads=tile.threads)
@@ -40,7 +49,7 @@ class _Writer:
 
     def write(self) -> None:
         """Write what the threads do."""
-        T, tile, frame, width = self._t, self._tile, self._frame, self._heads.sums
+        T, tile, frame, width = self._t, self._tile, self._frame, pad_terms(self._heads.columns)
         number = T.cta_id([frame.blocks])
         thread = T.thread_id([tile.threads])
         self._place_warp(thread)
@@ -107,7 +116,7 @@ class _Writer:
             T.buffer_store(scores, T.float32(0), [i])
         of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
         of_keys = T.alloc_buffer((4,), "uint32", scope="local")
-        for term in range(0, self._heads.terms, TERMS):
+        for term in range(0, pad_terms(self._heads.width), TERMS):
             for part in range(tile.parts):
                 at = self._row + part * ROWS
                 fragments.load_rows(self._queries, of_rows, 4 * part, 0, at, term)
@@ -121,7 +130,12 @@ class _Writer:
     def _multiply_values(self, stage: Any, weights: Any, sums: Any) -> None:
         """Add the values of a stage, times their weights. Scores lie in registers as the factors of
         the next product do."""
-        T, tile, width, fragments = self._t, self._tile, self._heads.sums, self._fragments
+        T, tile, width, fragments = (
+            self._t,
+            self._tile,
+            pad_terms(self._heads.columns),
+            self._fragments,
+        )
         kind = self._keys.source.kind
         of_rows = T.alloc_buffer((4 * tile.parts,), "uint32", scope="local")
         of_values = T.alloc_buffer((4,), "uint32", scope="local")

@@ -1,0 +1,174 @@
+"""The template for attention on CPUs: what it takes, its settings, and whether these are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+from spaces.codegen.artifact import build_artifact, load_kernel
+from spaces.design_space.knob_space import KnobSpace
+from spaces.ir import tvm_compat
+from spaces.targets.cpu import cpu_of
+from spaces.targets.target import parse_target
+from spaces.templates.attention.cpu import knobs
+from spaces.templates.attention.cpu.costs import estimate
+from spaces.templates.attention.heads import Heads
+from spaces.templates.base import ShapedTemplate, Template
+from spaces.templates.registry import templates_of
+from tests.spaces.emulation.attention_samples import drawn
+from tests.spaces.emulation.samples import EACH, Sample, check, rare, wrong
+from tests.spaces.templates.attention.attentions import (
+    PROGRAMS,
+    SHAPES,
+    WIDE_PROGRAMS,
+    Sizes,
+    task_for,
+)
+from tests.spaces.templates.open_programs import all_values, list_feasible
+from tuner.candidate import of_knobs
+
+pytestmark = pytest.mark.tvm
+
+NAME = "kernel:rows-attention-1"
+HOST = parse_target('{"kind":"llvm","num-cores":2}')
+"""This machine's vectors."""
+NARROW = parse_target('{"kind":"llvm","mcpu":"x86-64-v3","num-cores":2}')
+"""Vectors of eight rows, in 16 registers."""
+OLD = parse_target('{"kind":"llvm","mcpu":"x86-64","num-cores":1}')
+TARGETS = {"host": HOST, "narrow": NARROW, "old": OLD}
+EVERY = {**PROGRAMS, **WIDE_PROGRAMS}
+OPEN = "causal float32 of m rows"
+SHAPES_OF_ALL = tuple((("m", m), ("n", n)) for m, n in SHAPES)
+
+
+def template_of(name: str, sizes: Sizes, target: str = NARROW) -> Template:
+    """The only template of a program's attention."""
+    (found,) = templates_of(task_for(name, sizes, target))
+    return found
+
+
+def best_of(template: Template) -> dict[str, int]:
+    """The setting that is predicted to be the best."""
+    _, settings = list_feasible(template, step=1)
+    columns = {knob: np.array([s[knob] for s in settings]) for knob in template.choices}
+    return settings[int(np.argmin(template.costs_s(columns)))]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_each_program_has_it_and_nothing_else(name: str) -> None:
+    for sizes in EVERY[name][1]:
+        assert template_of(name, sizes).name == NAME
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(target: str) -> None:
+    template = template_of("causal", PROGRAMS["causal"][1][0], TARGETS[target])
+    used, settings = list_feasible(template, step=20)
+    cpu, known = cpu_of(TARGETS[target]), all_values(template)
+    most = (cpu.registers - 2) // min(known[knobs.VECTORS]) - 1
+    for knob in (knobs.KEYS, knobs.COLUMNS):
+        known[knob] = {value for value in known[knob] if value <= most}
+    assert used == known
+    for own in settings:
+        tile = knobs.tile_of(own)
+        assert tile.vectors * (max(tile.keys, tile.columns) + 1) + 1 <= cpu.registers
+        assert tile.keys <= tile.chunk
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("number", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_samples_are_right_with_any_mask_type_and_size(target: str, number: int) -> None:
+    samples = list(drawn(TARGETS[target], number * len(EVERY), EVERY))
+    if number > EACH:
+        values = {value for sample in samples for value in sample.values}
+        assert rare((v for sample in samples for v in sample.values), values) == {}
+    assert wrong(samples) == {}
+
+
+def test_the_best_predicted_of_open_sizes_are_right() -> None:
+    """Of few rows, and of many."""
+    task = task_for(OPEN, WIDE_PROGRAMS[OPEN][1][0], HOST)
+    (template,) = templates_of(task)
+    assert isinstance(template, ShapedTemplate)
+    space, chosen = KnobSpace(task, template), set()
+    for shape, _ in task.shapes:
+        best = best_of(template.at(shape))
+        chosen.add(tuple(best.items()))
+        module = space.write(of_knobs(best, space.name)).mod
+        assert check(Sample(task, module, str(best), (), SHAPES_OF_ALL)) == []
+    assert len(chosen) > 1
+
+
+def test_heads_that_share_keys_have_rows_in_one_piece_where_rows_are_few() -> None:
+    one = best_of(template_of("causal", Sizes(32, 1, 4096, 128, 128, 8)))
+    assert one[knobs.HEADS] == 4
+    assert one[knobs.VECTORS] == 1
+
+
+def test_rows_beyond_the_last_cost_as_much_as_others() -> None:
+    cpu, tile = cpu_of(NARROW), knobs.Tile(2, 4, 8, 64, 1, 1)
+    full, part = (estimate(Heads(12, rows, 256, 64, 64, 1.0), cpu, tile) for rows in (32, 17))
+    assert full.cycles == part.cycles
+    assert (full.padding, part.padding) == (1.0, 17 / 32)
+
+
+def test_cores_share_the_pieces_unless_there_is_one() -> None:
+    cpu, tile = cpu_of(NARROW), knobs.Tile(2, 4, 8, 64, 1, 1)
+    several, one = (estimate(Heads(n, 16, 4096, 64, 64, 1.0), cpu, tile) for n in (8, 1))
+    alone = replace(tile, parallel=0)
+    assert several.cycles < estimate(Heads(8, 16, 4096, 64, 64, 1.0), cpu, alone).cycles
+    assert one.cycles > estimate(Heads(1, 16, 4096, 64, 64, 1.0), cpu, alone).cycles
+
+
+def program_of(name: str, sizes: Sizes) -> Any:
+    """The best predicted program."""
+    task = task_for(name, sizes, NARROW)
+    (template,) = templates_of(task)
+    space = KnobSpace(task, template)
+    return space.write(of_knobs(best_of(template), space.name)).mod["main"]
+
+
+def test_no_score_is_in_memory_but_those_of_a_piece() -> None:
+    """What is allocated does not grow with the rows or the keys."""
+    short, long = (
+        sorted(sizes_of(program_of("plain", Sizes(2, n, n, 64, 64, 2)))) for n in (512, 4096)
+    )
+    assert short == long
+    assert sum(long) * 4 <= cpu_of(NARROW).l2_bytes
+
+
+def sizes_of(function: Any) -> list[int]:
+    """Elements of each tensor that a program allocates."""
+    from tvm import tirx
+    from tvm_ffi import structural_walk
+
+    found: list[int] = []
+
+    def look(node: Any) -> None:
+        found.append(int(np.prod([tvm_compat.as_int(size) or 0 for size in node.buffer.shape])))
+
+    structural_walk(function.body, [(tirx.AllocBuffer, look)])
+    return found
+
+
+def test_keys_that_no_row_of_a_piece_looks_at_are_not_read() -> None:
+    sizes = Sizes(1, 70, 70, 32, 32, 1)
+    task = task_for("causal float32 of 70 rows", sizes, NARROW)
+    (template,) = templates_of(task)
+    setting = {**best_of(template), knobs.VECTORS: 1}
+    space = KnobSpace(task, template)
+    module = space.write(of_knobs(setting, space.name)).mod
+    kernel = load_kernel(build_artifact(module, NARROW))
+    rng = np.random.default_rng(0)
+    shapes = [tvm_compat.param_shape(parameter) for parameter in module["main"].params]
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    arrays[1][0, 8:] = np.nan  # the first piece has eight rows
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    kernel.module["main"](*kernel.arguments(tensors, tvm.cpu()))
+    found = tensors[-1].numpy()
+    assert np.isfinite(found[0, :8]).all()
+    assert np.isnan(found[0, 8:]).all()
