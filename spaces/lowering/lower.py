@@ -65,9 +65,9 @@ def lower(module: Any, target: Any) -> Any:
     in halves, and the operators between them move to channels-last where that pays; sums of bytes
     that become bytes are one program; operators become tensor programs (`LegalizeOps`), and these
     are fused. Reshapes of intermediate values are kept as such, since they cost nothing at run
-    time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the result with the Relax pipeline `default_build`, as TVM's
-    default one would fuse it once more, and with `tuner.tir_pipeline`, which makes the code that
-    was measured.
+    time. On a CPU, programs name their constant operands in `layout_free_buffers`. Build the
+    result with the Relax pipeline `default_build`, as TVM's default one would fuse it once more,
+    and with `tuner.tir_pipeline`, which makes the code that was measured.
 
     Args:
         module: an IRModule with a Relax function "main". One with tensor programs only comes

@@ -12,6 +12,7 @@ from spaces.ir.element_types import HALVES, is_float
 from spaces.ir.guard import Unsuitable
 from spaces.lowering.attention.description import SUMS, Attention, Axis, Load
 from spaces.lowering.attention.views import (
+    VIEWS,
     Index,
     Views,
     broadcast,
@@ -74,11 +75,21 @@ class Reader:
 
         call = self._values[last]
         _refuse_vectors(call)
-        *outer, rows, columns = (_axis(name, dim) for name, dim in _name_dims(call))
-        keys = _axis("n", read_dims(call.args[1])[-2])
-        before = [axis.var for axis in outer]
-        weights = broadcast(call.args[0], call, [*before, rows.var, keys.var])
-        scores, softmax, is_safe = self._read_weights(call.args[0], weights)
+        weights, softmax = self._find_softmax(call.args[0])
+        dims = read_dims(softmax)
+        if len(dims) < 3:
+            raise Unsuitable("a product of two matrices")
+        names = (*(f"z{n}" for n in range(len(dims) - 2)), "m", "n")
+        *outer, rows, keys = (_axis(name, dim) for name, dim in zip(names, dims, strict=True))
+        columns = _axis("e", read_dims(call)[-1])
+        every = [axis.var for axis in (*outer, rows, keys)]
+        place, is_safe = self._read_weights(weights, self._values[softmax], every)
+        if len(read_dims(call.args[0])) != len(read_dims(call)) or not _is_same_batch(call):
+            raise Unsuitable("weights that several products have")
+        *before, row, _ = place
+        if _use(before, rows, keys):
+            raise Unsuitable("values of each row")
+        scores = Views(self._values, self._read_leaf).element(self._values[softmax].args[0], every)
         if self._scored is None or str(scores.ty.dtype) not in (*HALVES, SUMS):
             raise Unsuitable("scores are no products, or of another type")
         product, scored = self._scored
@@ -86,8 +97,8 @@ class Reader:
         width = _axis("d", read_dims(product.args[0])[-1])
         _check_axes(scored, rows, keys, columns, width)
         (q, k), (_, v) = product.args, call.args
-        ahead = scored[:-2]
-        query, by_query = self._read_factor(q, product, [*ahead, rows.var, width.var])
+        *ahead, scored_row, _ = scored
+        query, by_query = self._read_factor(q, product, [*ahead, scored_row, width.var])
         key, by_key = self._read_factor(k, product, [*ahead, width.var, keys.var])
         value, by_value = self._read_factor(v, call, [*before, keys.var, columns.var])
         kinds = {str(load.tensor.dtype) for load in (query, key, value)}
@@ -98,39 +109,52 @@ class Reader:
         scaled = [(self._product, _times(self._product, by_query * by_key))]
         score = rewrite.cast(SUMS, rewrite.substitute(scores, scaled))
         total = tirx.Var("total", str(call.ty.dtype))
-        found = (*before, rows.var, columns.var)
-        result, stored, index = self._read_result(last, _times(total, by_value), [*found])
-        place = Load(self._parameter(None, result), tuple(index))
+        found = [*before, row, columns.var]
+        result, stored, index = self._read_result(last, _times(total, by_value), found)
+        stored_at = Load(self._parameter(None, result), tuple(index))
         attention = Attention(
             *(tuple(outer), rows, keys, width, columns, query, key, value),
-            *(self._product, score, is_safe, total, stored, place),
+            *(self._product, score, is_safe, total, stored, stored_at),
         )
         tensors = tuple(tensor for tensor in self._parameters if tensor is not None)
         return Found(attention, tensors, tuple(self._parameters.values()), result, softmax)
 
-    def _read_weights(self, tensor: Any, index: Index) -> tuple[Any, Any, bool]:
-        """The scores that a tensor is the softmax of, that variable, and whether it is safe."""
-        guard: tuple[Any, Index] | None = None
-        keys = index[-1]
+    def _find_softmax(self, tensor: Any) -> tuple[list[Any], Any]:
+        """The variables from what a tensor is the softmax of on, and the first of them apart."""
+        found = list[Any]()
         while True:
             call: Any = self._values.get(tensor)
             name = tvm_compat.operator_name(call)
-            if (viewed := look_through(call, index)) is not None:
-                tensor, index = viewed
-            elif name == _CAST and is_float(str(call.ty.dtype)):
+            if name == _SOFTMAX:
+                return found[::-1], tensor
+            found.append(tensor)
+            if name == "relax.where":
+                tensor = call.args[2]
+            elif name in (*VIEWS, _CAST):
                 tensor = call.args[0]
-            elif name == "relax.where" and guard is None and self._is_zero(call.args[1]):
-                guard, tensor = (call, index), call.args[2]
-            elif name == _SOFTMAX:
-                break
             else:
                 raise Unsuitable("weights are no softmax")
-        if int(call.attrs.axis) not in (-1, len(index) - 1) or not index[-1].same_as(keys):
+
+    def _read_weights(
+        self, variables: Sequence[Any], softmax: Any, index: Index
+    ) -> tuple[Index, bool]:
+        """The index of weights for one of their softmax, and whether this is safe."""
+        place, is_safe = index, False
+        if int(softmax.attrs.axis) not in (-1, len(index) - 1):
             raise Unsuitable("a softmax over another axis")
-        if guard is not None and not self._is_guard(*guard, call, index):
-            raise Unsuitable("weights that are chosen")
-        scores = Views(self._values, self._read_leaf).element(call.args[0], index)
-        return scores, tensor, guard is not None
+        for call in (self._values[variable] for variable in variables):
+            name = tvm_compat.operator_name(call)
+            if (there := look_forward(call, place)) is not None:
+                place = there
+            elif name == "relax.where" and not is_safe and self._is_zero(call.args[1]):
+                if not self._is_guard(call, place, softmax, index):
+                    raise Unsuitable("weights that are chosen")
+                is_safe = True
+            elif name != _CAST or not is_float(str(call.ty.dtype)):
+                raise Unsuitable("weights are no softmax")
+        if not place[-1].same_as(index[-1]):
+            raise Unsuitable("a softmax over another axis")
+        return place, is_safe
 
     def _read_leaf(self, tensor: Any, index: Index) -> Any:
         """An element that scores are made of: a product, or one read from memory."""
@@ -247,12 +271,12 @@ def _is_over_keys(call: Any) -> bool:
     return bool(call.attrs.keepdims) and axes in ([-1], [last])
 
 
-def _name_dims(call: Any) -> list[tuple[str, Any]]:
-    dims = read_dims(call)
-    if len(dims) < 3:
-        raise Unsuitable("a product of two matrices")
-    names = [*(f"z{n}" for n in range(len(dims) - 2)), "m", "e"]
-    return [*zip(names, dims, strict=True)]
+def _is_same_batch(product: Any) -> bool:
+    """Whether a product has its first factor's batch."""
+    from tvm_ffi import structural_equal
+
+    own, whole = read_dims(product.args[0]), read_dims(product)
+    return bool(structural_equal(own[:-2], whole[:-2]))
 
 
 def _axis(name: str, extent: Any) -> Axis:
@@ -275,9 +299,15 @@ def _times(value: Any, number: float) -> Any:
 
 def _check_axes(place: Index, rows: Axis, keys: Axis, columns: Axis, width: Axis) -> None:
     """Refuse scores that are not of rows by keys, and widths that are not known or too large."""
+    from tvm import sym
+
+    *ahead, row, key = place
     # Along rows of which there is one, a view may have lost the index.
-    is_row = tvm_compat.as_int(rows.extent) == 1 or place[-2].same_as(rows.var)
-    if not (is_row and place[-1].same_as(keys.var)):
+    is_row = tvm_compat.as_int(rows.extent) == 1 or (
+        not isinstance(row, int) and rewrite.growth(sym.Analyzer(), row, rows.var) == 1
+    )
+    mixed = _use(ahead, rows, keys) or _use([row], keys)
+    if not is_row or mixed or not key.same_as(keys.var):
         raise Unsuitable("scores of another order")
     sizes = [tvm_compat.as_int(axis.extent) for axis in (columns, width)]
     if any(size is None or not 0 < size <= WIDEST for size in sizes):
@@ -291,5 +321,11 @@ def _check_dense(load: Load, axis: Axis) -> None:
     *others, last = load.indices
     if rewrite.growth(sym.Analyzer(), last, axis.var) != 1:
         raise Unsuitable("elements that do not follow one another")
-    if any(rewrite.uses(index, [axis.var]) for index in others if not isinstance(index, int)):
+    if _use(others, axis):
         raise Unsuitable("elements that do not follow one another")
+
+
+def _use(indices: Index, *axes: Axis) -> bool:
+    """Whether any of some indices depends on an axis."""
+    variables = [axis.var for axis in axes]
+    return any(rewrite.uses(i, variables) for i in indices if not isinstance(i, int))

@@ -16,6 +16,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
 from spaces.ir.guard import Unsuitable
 from spaces.ir.nan_kept import pick_larger, pick_smaller
+from spaces.lowering.attention.reshapes import is_one, reshape_index
 
 Index = list[Any]
 
@@ -58,6 +59,8 @@ _ELEMENTWISE: dict[str, Operator] = {
 _COMPARISONS = {"relax.less", "relax.less_equal", "relax.greater", "relax.greater_equal"}
 RESHAPES = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
 """Views that keep the order of the elements in memory."""
+VIEWS = {*RESHAPES, "relax.permute_dims", "relax.broadcast_to"}
+"""What changes indices alone."""
 
 
 class Views:
@@ -148,13 +151,18 @@ def look_through(call: Any, index: Index) -> tuple[Any, Index] | None:
 
 def look_forward(call: Any, index: Index) -> Index | None:
     """The index in a view of an element of what it views; None where a call is no such view."""
+    from tvm_ffi import structural_equal
+
     if (order := tvm_compat.read_permutation(call)) is not None:
         return [index[axis] for axis in order]
     name = tvm_compat.operator_name(call)
     if name in RESHAPES:
         shape, source = tvm_compat.tensor_dims(call), tvm_compat.tensor_dims(call.args[0])
         return None if shape is None or source is None else reshape_index(source, shape, index)
-    return None
+    same = name == "relax.broadcast_to" and structural_equal(
+        read_dims(call.args[0]), read_dims(call)
+    )
+    return index if same else None
 
 
 def shrink(tensor: Any, to: Any, index: Index) -> Index:
@@ -175,7 +183,7 @@ def broadcast(factor: Any, product: Any, index: Index) -> Index:
 def _shrink(dims: Sequence[Any], shape: Sequence[Any], index: Index) -> Index:
     last = range(len(shape) - len(dims), len(shape))
     return [
-        _ZERO if _is_one(dim) and not _is_one(shape[n]) else index[n]
+        _ZERO if is_one(dim) and not is_one(shape[n]) else index[n]
         for dim, n in zip(dims, last, strict=True)
     ]
 
@@ -190,54 +198,3 @@ def read_dims(tensor: Any) -> list[Any]:
     if dims is None:
         raise Unsuitable("a shape that is not known")
     return dims
-
-
-def _is_one(dim: Any) -> bool:
-    return tvm_compat.as_int(dim) == 1
-
-
-def reshape_index(shape: Sequence[Any], to: Sequence[Any], index: Index) -> Index | None:
-    """An index into a shape as one into another with as many elements; None where that is not seen.
-
-    Dimensions are matched in groups of equal products, so that those which stay keep their index.
-    """
-    groups = _match(shape, to)
-    if groups is None:
-        return None
-    found: Index = [_ZERO for _ in to]
-    for own, theirs in groups:
-        flat = index[own[0]]
-        for dim in own[1:]:
-            flat = flat * shape[dim] + index[dim]
-        for dim in reversed(theirs[1:]):
-            found[dim], flat = flat % to[dim], flat // to[dim]
-        found[theirs[0]] = flat
-    return found
-
-
-def _match(shape: Sequence[Any], to: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """Dimensions of two shapes, those of one element left out, in groups of equal products."""
-    from tvm import sym
-
-    analyzer = sym.Analyzer()
-    own, theirs = ([n for n, dim in enumerate(dims) if not _is_one(dim)] for dims in (shape, to))
-    groups = []
-    while own and theirs:
-        left, right = [own.pop(0)], [theirs.pop(0)]
-        a, b = shape[left[0]], to[right[0]]
-        while not analyzer.can_prove_equal(a, b):
-            if own and _divides(analyzer, a, b):
-                left.append(own.pop(0))
-                a = a * shape[left[-1]]
-            elif theirs and _divides(analyzer, b, a):
-                right.append(theirs.pop(0))
-                b = b * to[right[-1]]
-            else:
-                return None
-        groups.append((left, right))
-    return None if own or theirs else groups
-
-
-def _divides(analyzer: Any, a: Any, b: Any) -> bool:
-    """Whether a size is known to be a part of another."""
-    return tvm_compat.as_int(analyzer.simplify(b % a)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,26 +10,31 @@ from spaces.ir import rewrite
 from spaces.ir.element_types import is_float
 from spaces.lowering.attention.description import Attention
 
-_LOWEST = float("-inf")
+_LOWEST = -1e30
+"""Of scores whose weights are zero beside any other: float32 has powers of numbers above -104."""
 
 
 def find_limit(attention: Attention) -> Any:
-    """The last key that a row looks at, less the row: scores of later ones are minus infinity.
+    """The last key that a row looks at, less the row: scores of later ones are minus infinity; or,
+    where each row looks at the first key at least, a number as low as there may be.
 
-    An expression of sizes; None where no comparison in the scores says so.
+    An expression of sizes, of places in the batch, and of what tensors have there; None where no
+    comparison in the scores says so.
     """
     from tvm import sym
 
-    a, simplify = attention, sym.Analyzer().simplify
-    places = [axis.var for axis in (*a.batch, a.rows, a.keys)]
-    later = a.keys.var - a.rows.var
+    a, analyzer = attention, sym.Analyzer()
+    simplify = analyzer.simplify
+    places, later = [a.rows.var, a.keys.var], a.keys.var - a.rows.var
     for comparison, at_most_zero in _find_comparisons(a.score):
         # It holds either up to a key of each row, or from one on.
         up_to, from_on = simplify(later - at_most_zero), simplify(at_most_zero + later)
         for limit, outcome in ((up_to, False), (simplify(from_on - 1), True)):
-            if rewrite.uses(limit, places) or rewrite.reads(limit):
+            if rewrite.uses(limit, places):
                 continue
-            if _is_lowest(simplify(_decide(a.score, comparison, outcome))):
+            sees_one = analyzer.can_prove(limit >= 0)
+            beyond = simplify(_decide(a.score, comparison, outcome))
+            if _is_lowest(beyond, _LOWEST if sees_one else -math.inf):
                 return limit
     return None
 
@@ -60,12 +66,12 @@ def _decide(score: Any, comparison: Any, outcome: bool) -> Any:
     return structural_mutate(score, [(type(comparison), look)])
 
 
-def _is_lowest(value: Any) -> bool:
-    """Whether a score is minus infinity, or has that added."""
+def _is_lowest(value: Any, lowest: float) -> bool:
+    """Whether a score is at most a number, or has minus infinity added."""
     from tvm import tirx
 
     while isinstance(value, tirx.Cast) and is_float(str(value.value.ty.dtype)):
         value = value.value
     if isinstance(value, tirx.Add):
-        return _is_lowest(value.a) or _is_lowest(value.b)
-    return isinstance(value, tirx.FloatImm) and float(value.value) == _LOWEST
+        return any(_is_lowest(term, -math.inf) for term in (value.a, value.b))
+    return isinstance(value, tirx.FloatImm) and float(value.value) <= lowest

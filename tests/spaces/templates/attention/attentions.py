@@ -229,11 +229,34 @@ def bounded(s: Sizes, kind: str = "float16") -> Any:
     return g.write(body)
 
 
+def told(s: Sizes, kind: str = "float16") -> Any:
+    """With as many keys before the rows' own as a tensor tells, and heads that share keys as rows
+    of one product; as onnxruntime's grouped attention has it."""
+    g, (q, k, v) = _with_heads_in_front(s, kind)
+    before = g.parameter([s.batch, 1, 1, 1], "int64")
+    rows, keys, each = g.size(s.rows), g.size(s.keys), s.heads // s.groups
+
+    def body() -> Any:
+        last = g.emit(g.op.maximum(before, g.number(0, "int64")))
+        own = g.emit(g.op.expand_dims(g.emit(g.op.arange(rows)), 1))
+        seen = g.emit(g.op.less_equal(g.emit(g.op.arange(keys)), g.emit(g.op.add(last, own))))
+        flat = g.shape(q, s.batch, s.groups, rows * each, s.width)
+        product = g.multiply(flat, g.turn(k, 0, 1, 3, 2))
+        scores = g.shape(product, s.batch, s.heads, rows, keys)
+        left = g.emit(g.op.where(seen, scores, g.number(-3.3e38)))
+        weights = g.cast(g.emit(g.op.nn.softmax(left, -1)), kind)
+        of_groups = g.shape(weights, s.batch, s.groups, rows * each, keys)
+        found = g.shape(g.multiply(of_groups, v), s.batch, s.heads, rows, s.columns)
+        return g.shape(g.turn(g.cast(found, kind), 0, 2, 1, 3), s.batch, rows, s.heads * s.columns)
+
+    return g.write(body)
+
+
 def _with_heads_in_front(s: Sizes, kind: str) -> tuple[Graph, tuple[Any, Any, Any]]:
     g = Graph()
     q = g.parameter([s.batch, s.heads, s.rows, s.width], kind)
-    k = g.parameter([s.batch, s.heads, s.keys, s.width], kind)
-    return g, (q, k, g.parameter([s.batch, s.heads, s.keys, s.columns], kind))
+    k = g.parameter([s.batch, s.groups, s.keys, s.width], kind)
+    return g, (q, k, g.parameter([s.batch, s.groups, s.keys, s.columns], kind))
 
 
 PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
@@ -249,7 +272,9 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "masked": (masked, (Sizes(2, 37, 90, 32, 32, 2, 2),)),
     "chosen": (lambda s: chosen(s, "bfloat16"), (Sizes(2, 40, 71, 16, 48, 2, 2),)),
     "causal": (causal, (Sizes(4, 70, 70, 32, 32, 2), Sizes(4, 33, 80, 64, 64, 1, 2))),
+    "told": (told, (Sizes(4, 9, 40, 32, 32, 2, 2), Sizes(6, 1, 70, 64, 32, 2))),
     "open": (causal, (Sizes(4, "m", "n", 32, 32, 2),)),
+    "told and open": (told, (Sizes(4, "m", "n", 32, 32, 2),)),
     "open with mask": (masked, (Sizes(2, "m", "n", 64, 64, 2),)),
 }
 """Programs by name, with sizes that tiles do not divide."""
