@@ -12,7 +12,7 @@ not: a program that needs T, and has it in no other dimension, cannot be helped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
@@ -43,6 +43,17 @@ def with_plain_shapes(module: Any) -> Any:
     for name, (plain, _) in changed.items():
         result.update_func(result.get_global_var(name), plain)
     return result
+
+
+def find_told(dims: Sequence[Any]) -> list[Any]:
+    """The variables that a tensor's dimensions tell: those alone, and what follows from sums."""
+    from tvm import tirx
+    from tvm.ir import Var
+
+    sizes = [dim for dim in dims if is_symbolic(dim)]
+    known = [size for size in sizes if isinstance(size, Var)]
+    sums = [(size, tirx.Var("dim", "int64")) for size in sizes if not isinstance(size, Var)]
+    return [*known, *_solve(sums, {str(size.name) for size in known})]
 
 
 def with_plain_inputs(module: Any) -> Any:

@@ -22,6 +22,7 @@ from spaces.lowering.attention.views import (
     read_number,
     shrink,
 )
+from spaces.lowering.plain_shapes import find_told
 
 WIDEST = 256
 """Elements of a query or a value, at most."""
@@ -89,7 +90,8 @@ class Reader:
         *before, row, _ = place
         if _use(before, rows, keys):
             raise Unsuitable("values of each row")
-        scores = Views(self._values, self._read_leaf).element(self._values[softmax].args[0], every)
+        views = Views(self._values, self._read_leaf, find_told(dims))
+        scores = views.element(self._values[softmax].args[0], every)
         if self._scored is None or str(scores.ty.dtype) not in (*HALVES, SUMS):
             raise Unsuitable("scores are no products, or of another type")
         product, scored = self._scored
@@ -135,14 +137,12 @@ class Reader:
             else:
                 raise Unsuitable("weights are no softmax")
 
-    def _read_weights(
-        self, variables: Sequence[Any], softmax: Any, index: Index
-    ) -> tuple[Index, bool]:
+    def _read_weights(self, steps: Sequence[Any], softmax: Any, index: Index) -> tuple[Index, bool]:
         """The index of weights for one of their softmax, and whether this is safe."""
         place, is_safe = index, False
         if int(softmax.attrs.axis) not in (-1, len(index) - 1):
             raise Unsuitable("a softmax over another axis")
-        for call in (self._values[variable] for variable in variables):
+        for call in (self._values[step] for step in steps):
             name = tvm_compat.operator_name(call)
             if (there := look_forward(call, place)) is not None:
                 place = there

@@ -16,6 +16,7 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import is_float
 from spaces.ir.guard import Unsuitable
 from spaces.ir.nan_kept import pick_larger, pick_smaller
+from spaces.ir.symbolic import variables
 from spaces.lowering.attention.reshapes import is_one, reshape_index
 
 Index = list[Any]
@@ -69,10 +70,16 @@ class Views:
     Args:
         values: what each variable of the graph is bound to.
         leaf: gives the element of a tensor that is read from memory, at an index.
+        sizes: variables that are known without memory.
     """
 
-    def __init__(self, values: Mapping[Any, Any], leaf: Callable[[Any, Index], Any]) -> None:
-        self._values, self._leaf = values, leaf
+    def __init__(
+        self,
+        values: Mapping[Any, Any],
+        leaf: Callable[[Any, Index], Any],
+        sizes: Sequence[Any],
+    ) -> None:
+        self._values, self._leaf, self._sizes = values, leaf, sizes
 
     def element(self, tensor: Any, index: Index) -> Any:
         """The element of a tensor at an index, as an expression."""
@@ -93,7 +100,10 @@ class Views:
         name, kind = tvm_compat.operator_name(call), str(call.ty.dtype)
         if name == "relax.arange":
             start, _, step = call.args
-            return rewrite.cast(kind, start + index[0] * step)
+            known = self._is_known(start) and self._is_known(step)
+            return rewrite.cast(kind, start + index[0] * step) if known else None
+        if name == "relax.shape_to_tensor":
+            return self._read_size(call.args[0], index[0])
         if name in ("relax.full", "relax.full_like"):
             return rewrite.cast(kind, self.element(call.args[1], []))
         if name in ("relax.triu", "relax.tril"):
@@ -111,6 +121,20 @@ class Views:
         whole = all(str(tensor.ty.dtype).startswith("int") for tensor in call.args)
         # Of floats TVM would forget that they may be no numbers.
         return sym.Analyzer().simplify(found) if whole else found
+
+    def _read_size(self, shape: Any, index: Any) -> Any:
+        """A size of a shape; None where it is not known which, or how large."""
+        from tvm import relax
+
+        place = tvm_compat.as_int(index)
+        shape = self._values.get(shape, shape)
+        if place is None or not isinstance(shape, relax.ShapeExpr):
+            return None
+        size = shape.values[place]
+        return size if self._is_known(size) else None
+
+    def _is_known(self, size: Any) -> bool:
+        return all(rewrite.is_among(variable, self._sizes) for variable in variables(size))
 
     def _compares_floats(self, condition: Any) -> bool:
         """Whether a condition is one of numbers of which some may be none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spaces.ir import rewrite
@@ -15,28 +15,47 @@ _LOWEST = -1e30
 
 
 def find_limit(attention: Attention) -> Any:
-    """The last key that a row looks at, less the row: scores of later ones are minus infinity; or,
-    where each row looks at the first key at least, a number as low as there may be.
+    """The last key that a row may look at, less the row: scores of later ones are minus infinity;
+    or, where each row looks at one key at least, a number as low as there may be.
 
-    An expression of sizes, of places in the batch, and of what tensors have there; None where no
-    comparison in the scores says so.
+    An expression of sizes; None where no comparison in the scores says so.
     """
-    from tvm import sym
+    from tvm import sym, tirx
 
-    a, analyzer = attention, sym.Analyzer()
-    simplify = analyzer.simplify
-    places, later = [a.rows.var, a.keys.var], a.keys.var - a.rows.var
+    a, simplify = attention, sym.Analyzer().simplify
+    places = [axis.var for axis in (*a.batch, a.rows, a.keys)]
+    later = a.keys.var - a.rows.var
     for comparison, at_most_zero in _find_comparisons(a.score):
         # It holds either up to a key of each row, or from one on.
         up_to, from_on = simplify(later - at_most_zero), simplify(at_most_zero + later)
         for limit, outcome in ((up_to, False), (simplify(from_on - 1), True)):
-            if rewrite.uses(limit, places):
+            bound, sees_one = _bound(limit, places)
+            if bound is None:
                 continue
-            sees_one = analyzer.can_prove(limit >= 0)
             beyond = simplify(_decide(a.score, comparison, outcome))
-            if _is_lowest(beyond, _LOWEST if sees_one else -math.inf):
-                return limit
+            if _is_lowest(beyond, -math.inf):
+                return bound
+            if sees_one and _is_lowest(beyond, _LOWEST):
+                # A row that looks at no key weighs all of them alike.
+                return tirx.Select(bound >= 0, bound, rewrite.cast("int64", a.keys.extent))
     return None
+
+
+def _bound(limit: Any, places: Sequence[Any]) -> tuple[Any, bool]:
+    """An expression of sizes that a limit does not exceed, None where that is not seen; and whether
+    the limit is at least zero where the expression is."""
+    from tvm import sym, tirx
+
+    def is_of_sizes(value: Any) -> bool:
+        return not rewrite.uses(value, places) and not rewrite.reads(value)
+
+    if is_of_sizes(limit):
+        return limit, True
+    if isinstance(limit, tirx.Min):
+        for bound, other in ((limit.a, limit.b), (limit.b, limit.a)):
+            if is_of_sizes(bound):
+                return bound, sym.Analyzer().can_prove(other >= 0)
+    return None, False
 
 
 def _find_comparisons(score: Any) -> Iterator[tuple[Any, Any]]:

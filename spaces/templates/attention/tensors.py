@@ -66,10 +66,6 @@ class Tensors:
         places = self._place(batch, (a.rows, row), (a.keys, key))
         return self._write(a.score, [*places, _bind(a.product, product)])
 
-    def write(self, value: Any, batch: Sequence[Any]) -> Any:
-        """An expression of the attention's sizes, tensors and places in the batch."""
-        return self._write(value, self._place(batch))
-
     def finish(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
         """Store what the program makes of a sum of values in float32."""
         a = self._attention

@@ -116,13 +116,21 @@ def _normalize(node: Node, lines: Lines, name: str, part: str) -> str:
 
 def _place(lines: Lines) -> None:
     """Bind `ends` and `before`, of (batch), and `places`, of (batch, sequence): which rows of the
-    buffer the keys of this call become."""
+    buffer the keys of this call become.
+
+    No place is beyond the total length, which the sizes tell: so keys that no row looks at are
+    known before any number is.
+    """
     lines.places("rows", "query", 1)
     one = lines.number("one", 1)
     flat = lines.set("flat_last", f"Reshape(last, {lines.numbers('flat', [-1])})")
+    total = lines.set("flat_total", f"Reshape(total, {lines.numbers('one_size', [1])})")
+    total = lines.set("wide_total", f"Cast<to = 7>({total})")
+    most = lines.set("most_before", f"Sub({total}, rows_size)")
     ends = lines.set("ends", f"Add({lines.set('wide_last', f'Cast<to = 7>({flat})')}, {one})")
     apart = lines.set("apart", f"Sub({ends}, rows_size)")
-    lines.set("before", f"Max({apart}, {lines.number('nothing', 0)})")
+    least = lines.set("least_before", f"Max({apart}, {lines.number('nothing', 0)})")
+    lines.set("before", f"Min({least}, {most})")
     column = lines.set("column", f"Unsqueeze(before, {lines.numbers('second', [1])})")
     lines.set("places", f"Add({column}, rows_places)")
 

@@ -126,8 +126,7 @@ class _Writer:
         if self._limit is None:
             return tensors.keys
         last = T.min(self._first + self._rows, tensors.rows) - 1
-        limit = tensors.write(self._limit, self._batch)  # may not fit 32 bits
-        seen = limit + T.Cast("int64", last // tensors.heads) + 1
+        seen = self._limit + T.Cast("int64", last // tensors.heads) + 1  # may not fit 32 bits
         return T.Cast("int32", T.max(T.min(T.Cast("int64", tensors.keys), seen), 0))
 
     def _stage(self, source: Source, width: int, first: Any, count: Any) -> Element:

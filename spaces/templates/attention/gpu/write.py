@@ -99,7 +99,7 @@ class Frame:
         rest = T.Bind(block // self._row_tiles)
         split, number = rest % tile.splits, rest // tile.splits
         batch = self.tensors.spread(number)
-        steps = T.Bind(self._count_steps(row, batch))
+        steps = T.Bind(self._count_steps(row))
         each = T.Bind(count_tiles(steps, tile.splits))
         begin = T.Bind(split * each)
         own = T.Bind(T.max(T.min(steps - begin, each), 0))
@@ -113,13 +113,12 @@ class Frame:
             self._left.begin(block.split, block.number)
             softmax.leave(sums, width, self._left)
 
-    def _count_steps(self, first: Any, batch: Sequence[Any]) -> Any:
+    def _count_steps(self, first: Any) -> Any:
         """Tiles of keys that the rows from the first on look at."""
         T, tile = self._t, self._tile
         keys = self.tensors.keys
         if self._limit is not None:  # which may not fit 32 bits
             last = (first + tile.rows - 1) // self.tensors.heads
-            limit = self.tensors.write(self._limit, batch)
-            seen = limit + T.Cast("int64", last) + 1
+            seen = self._limit + T.Cast("int64", last) + 1
             keys = T.Cast("int32", T.max(T.min(T.Cast("int64", keys), seen), 0))
         return count_tiles(keys, tile.keys)

@@ -230,14 +230,18 @@ def bounded(s: Sizes, kind: str = "float16") -> Any:
 
 
 def told(s: Sizes, kind: str = "float16") -> Any:
-    """With as many keys before the rows' own as a tensor tells, and heads that share keys as rows
-    of one product; as onnxruntime's grouped attention has it."""
+    """With as many keys before the rows' own as a tensor tells, at most, and heads that share keys
+    as rows of one product; as onnxruntime's grouped attention has it."""
+    from tvm import relax
+
     g, (q, k, v) = _with_heads_in_front(s, kind)
     before = g.parameter([s.batch, 1, 1, 1], "int64")
     rows, keys, each = g.size(s.rows), g.size(s.keys), s.heads // s.groups
 
     def body() -> Any:
-        last = g.emit(g.op.maximum(before, g.number(0, "int64")))
+        past = g.emit(g.op.shape_to_tensor(relax.ShapeExpr([keys - rows])))
+        least = g.emit(g.op.maximum(before, g.number(0, "int64")))
+        last = g.emit(g.op.minimum(least, past))
         own = g.emit(g.op.expand_dims(g.emit(g.op.arange(rows)), 1))
         seen = g.emit(g.op.less_equal(g.emit(g.op.arange(keys)), g.emit(g.op.add(last, own))))
         flat = g.shape(q, s.batch, s.groups, rows * each, s.width)
