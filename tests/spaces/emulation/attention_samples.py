@@ -18,6 +18,7 @@ from tests.spaces.templates.attention.attentions import (
     task_for,
 )
 from tuner.candidate import of_knobs
+from tuner.task import Task
 
 _PLAIN = [(name, PROGRAMS[name]) for name in ("masked", "odd widths")]
 """Programs whose heads are narrow, for which every value of a knob is within the limits."""
@@ -26,14 +27,21 @@ _PLAIN = [(name, PROGRAMS[name]) for name in ("masked", "odd widths")]
 _ALL = {**PROGRAMS, **WIDE_PROGRAMS}
 
 
-def drawn(target: str, number: int, programs: Collection[str] = PROGRAMS) -> Iterator[Sample]:
-    """So many samples, of each program in turn, no two of a program equal."""
+def drawn(
+    target: str, number: int, programs: Collection[str] = PROGRAMS, place: int = 0
+) -> Iterator[Sample]:
+    """So many samples, of each program in turn, no two of a program equal.
+
+    Args:
+        place: of the template among those of a program.
+    """
     share = -(-number // len(programs))
-    settings = {name: iter(_settings(target, name, share)) for name in programs}
+    settings = {name: iter(_settings(target, name, place, share)) for name in programs}
     for turn, name in enumerate(islice(cycle(programs), number)):
         known = _ALL[name][1]
         sizes = known[turn // len(programs) % len(known)]
-        yield _sample(target, name, sizes, next(settings[name]))
+        space = _space(target, name, sizes, place)
+        yield _sample(space, task_for(name, sizes, target), sizes, next(settings[name]))
 
 
 def values_of(target: str) -> set[Value]:
@@ -42,23 +50,21 @@ def values_of(target: str) -> set[Value]:
     return {(knob, value) for each in choices for knob, values in each.items() for value in values}
 
 
-def _sample(target: str, name: str, sizes: Sizes, knobs: Knobs) -> Sample:
-    space = _space(target, name, sizes)
+def _sample(space: KnobSpace, task: Task, sizes: Sizes, knobs: Knobs) -> Sample:
     instances = tuple((("m", m), ("n", n)) for m, n in SHAPES) if sizes.rows == "m" else ((),)
     module = space.write(of_knobs(knobs, space.name)).mod
-    said = f"{name} {sizes} {dict(knobs)}"
-    return Sample(task_for(name, sizes, target), module, said, tuple(knobs.items()), instances)
+    said = f"{task.name} {task.key} {sizes} {dict(knobs)}"
+    return Sample(task, module, said, tuple(knobs.items()), instances)
 
 
 @cache
-def _space(target: str, name: str, sizes: Sizes) -> KnobSpace:
+def _space(target: str, name: str, sizes: Sizes, place: int = 0) -> KnobSpace:
     task = task_for(name, sizes, target)
-    template, *_ = templates_of(task)
-    return KnobSpace(task, template)
+    return KnobSpace(task, templates_of(task)[place])
 
 
 @cache
-def _settings(target: str, name: str, number: int) -> list[Knobs]:
+def _settings(target: str, name: str, place: int, number: int) -> list[Knobs]:
     """Settings that are feasible for each of a program's sizes."""
     widest = max(_ALL[name][1], key=lambda s: s.width + s.columns)
-    return spread(_space(target, name, widest).template, number)
+    return spread(_space(target, name, widest, place).template, number)

@@ -1,4 +1,4 @@
-"""The template for attention on CPUs: what it takes, its settings, and whether these are right."""
+"""The templates for attention on CPUs: what they take, their settings, whether these are right."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.ir import tvm_compat
 from spaces.targets.cpu import cpu_of
 from spaces.targets.target import parse_target
-from spaces.templates.attention.cpu import knobs
-from spaces.templates.attention.cpu.costs import estimate
+from spaces.templates.attention.cpu import few_knobs, many_knobs
+from spaces.templates.attention.cpu.many_costs import estimate, estimate_cycles
 from spaces.templates.attention.heads import Heads
-from spaces.templates.base import ShapedTemplate, Template
+from spaces.templates.base import ShapedTemplate, Template, every
 from spaces.templates.registry import templates_of
 from tests.spaces.emulation.attention_samples import drawn
 from tests.spaces.emulation.samples import Sample, check, rare, wrong
@@ -33,7 +33,7 @@ from tuner.candidate import of_knobs
 
 pytestmark = pytest.mark.tvm
 
-NAME = "kernel:rows-attention-1"
+MANY, FEW = "kernel:many-rows-attention-1", "kernel:few-rows-attention-1"
 HOST = str(parse_target('{"kind":"llvm","num-cores":2}'))
 """This machine's vectors."""
 NARROW = str(parse_target('{"kind":"llvm","mcpu":"x86-64-v3","num-cores":2}'))
@@ -45,10 +45,9 @@ OPEN = "causal float32 of m rows"
 SHAPES_OF_ALL = tuple((("m", m), ("n", n)) for m, n in SHAPES)
 
 
-def template_of(name: str, sizes: Sizes, target: str = NARROW) -> Template:
-    """The only template of a program's attention."""
-    (found,) = templates_of(task_for(name, sizes, target))
-    return found
+def template_of(name: str, sizes: Sizes, target: str = NARROW, place: int = 0) -> Template:
+    """A template of a program's attention: for many rows, or for few."""
+    return templates_of(task_for(name, sizes, target))[place]
 
 
 def best_of(template: Template) -> dict[str, int]:
@@ -59,9 +58,13 @@ def best_of(template: Template) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_each_program_has_it_and_nothing_else(name: str) -> None:
+def test_each_program_has_one_for_many_rows_and_where_vectors_divide_heads_one_for_few(
+    name: str,
+) -> None:
     for sizes in EVERY[name][1]:
-        assert template_of(name, sizes).name == NAME
+        names = [template.name for template in templates_of(task_for(name, sizes, NARROW))]
+        whole = sizes.width % 8 == sizes.columns % 8 == 0
+        assert names == [MANY, FEW][: 1 + whole]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -69,29 +72,61 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(target: str) 
     template = template_of("causal", PROGRAMS["causal"][1][0], TARGETS[target])
     used, settings = list_feasible(template, step=20)
     cpu, known = cpu_of(TARGETS[target]), all_values(template)
-    most = (cpu.registers - 2) // min(known[knobs.VECTORS]) - 1
-    for knob in (knobs.KEYS, knobs.COLUMNS):
+    most = (cpu.registers - 2) // min(known[many_knobs.VECTORS]) - 1
+    for knob in (many_knobs.KEYS, many_knobs.COLUMNS):
         known[knob] = {value for value in known[knob] if value <= most}
     assert used == known
     for own in settings:
-        tile = knobs.tile_of(own)
+        tile = many_knobs.tile_of(own)
         assert tile.vectors * (max(tile.keys, tile.columns) + 1) + 1 <= cpu.registers
         assert tile.keys <= tile.chunk
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_value_of_a_knob_for_few_rows_is_in_some_setting(target: str) -> None:
+    template = template_of("causal", PROGRAMS["causal"][1][0], TARGETS[target], 1)
+    used, settings = list_feasible(template, step=20)
+    known, registers = all_values(template), cpu_of(TARGETS[target]).registers
+    known[few_knobs.VECTORS] = {n for n in known[few_knobs.VECTORS] if 2 * n < registers}
+    assert used == known
+    for own in settings:
+        tile = few_knobs.tile_of(own)
+        assert tile.vectors * (tile.rows + 1) + 1 <= registers
+
+
+SAMPLED = pytest.mark.parametrize(
     ("target", "number"),
     [
-        ("host", len(EVERY)),
+        ("host", len(EVERY) // 2),
         ("narrow", 8),
         ("old", 4),
         *(pytest.param(target, 20 * len(EVERY), marks=pytest.mark.long) for target in TARGETS),
     ],
 )
+
+
+@SAMPLED
 def test_samples_are_right_with_any_mask_type_and_size(target: str, number: int) -> None:
     samples = list(drawn(TARGETS[target], number, EVERY))
     if number > len(EVERY):
-        values = [v for sample in samples for v in sample.values if v[0] != knobs.COLUMNS]
+        values = [v for sample in samples for v in sample.values if v[0] != many_knobs.COLUMNS]
+        assert rare(values, {*values}) == {}
+    assert wrong(samples) == {}
+
+
+@SAMPLED
+def test_samples_for_few_rows_are_right_with_any_mask_type_and_size(
+    target: str, number: int
+) -> None:
+    lanes = cpu_of(TARGETS[target]).lanes(32)
+    whole = [
+        name
+        for name, (_, known) in EVERY.items()
+        if all(s.width % lanes == s.columns % lanes == 0 for s in known)
+    ]
+    samples = list(drawn(TARGETS[target], number, whole, place=1))
+    if number > len(EVERY):
+        values = [v for sample in samples for v in sample.values]
         assert rare(values, {*values}) == {}
     assert wrong(samples) == {}
 
@@ -99,10 +134,10 @@ def test_samples_are_right_with_any_mask_type_and_size(target: str, number: int)
 def test_the_best_predicted_of_open_sizes_are_right() -> None:
     """Of few rows, and of many."""
     task = task_for(OPEN, WIDE_PROGRAMS[OPEN][1][0], HOST)
-    (template,) = templates_of(task)
+    template, _ = templates_of(task)
     assert isinstance(template, ShapedTemplate)
     space, chosen = KnobSpace(task, template), set()
-    for shape, _ in task.shapes:
+    for shape, _ in (task.shapes[0], task.shapes[-1]):
         best = best_of(template.at(shape))
         chosen.add(tuple(best.items()))
         module = space.write(of_knobs(best, space.name)).mod
@@ -111,24 +146,35 @@ def test_the_best_predicted_of_open_sizes_are_right() -> None:
 
 
 def test_heads_that_share_keys_have_rows_in_one_piece_where_rows_are_few() -> None:
-    one = best_of(template_of("causal", Sizes(32, 1, 4096, 128, 128, 8)))
-    assert one[knobs.HEADS] == 4
-    assert one[knobs.VECTORS] == 1
+    sizes = Sizes(32, 1, 4096, 128, 128, 8)
+    many, few = (template_of("causal", sizes, NARROW, place) for place in range(2))
+    assert best_of(many)[many_knobs.HEADS] == best_of(few)[few_knobs.HEADS] == 4
+    assert best_of(few)[few_knobs.ROWS] == 4
+
+
+def test_few_rows_are_estimated_to_be_faster_than_vectors_of_which_most_are_empty() -> None:
+    def least(rows: int, place: int) -> float:
+        template = template_of("causal", Sizes(32, rows, 4096, 128, 128, 8), NARROW, place)
+        columns = every(template)
+        return float(np.min(template.costs_s(columns)))
+
+    assert least(1, 1) < least(1, 0)
+    assert least(256, 1) > least(256, 0)
 
 
 def test_rows_beyond_the_last_cost_as_much_as_others() -> None:
-    cpu, tile = cpu_of(NARROW), knobs.Tile(2, 4, 8, 64, 1, 1)
+    cpu, tile = cpu_of(NARROW), many_knobs.Tile(2, 4, 8, 64, 1, 1)
     full, part = (estimate(Heads(12, rows, 256, 64, 64, 1.0), cpu, tile) for rows in (32, 17))
     assert full.cycles == part.cycles
     assert (full.padding, part.padding) == (1.0, 17 / 32)
 
 
 def test_cores_share_the_pieces_unless_there_is_one() -> None:
-    cpu, tile = cpu_of(NARROW), knobs.Tile(2, 4, 8, 64, 1, 1)
-    several, one = (estimate(Heads(n, 16, 4096, 64, 64, 1.0), cpu, tile) for n in (8, 1))
+    cpu, tile = cpu_of(NARROW), many_knobs.Tile(2, 4, 8, 64, 1, 1)
     alone = replace(tile, parallel=0)
-    assert several.cycles < estimate(Heads(8, 16, 4096, 64, 64, 1.0), cpu, alone).cycles
-    assert one.cycles > estimate(Heads(1, 16, 4096, 64, 64, 1.0), cpu, alone).cycles
+    several, one = (Heads(n, 16, 4096, 64, 64, 1.0) for n in (8, 1))
+    assert estimate_cycles(several, cpu, tile) < estimate_cycles(several, cpu, alone)
+    assert estimate_cycles(one, cpu, tile) > estimate_cycles(one, cpu, alone)
 
 
 def test_no_score_is_in_memory_but_those_of_a_piece() -> None:
@@ -136,7 +182,7 @@ def test_no_score_is_in_memory_but_those_of_a_piece() -> None:
     tasks = [task_for("plain", Sizes(2, n, n, 64, 64, 2), NARROW) for n in (512, 4096)]
     best = best_of(templates_of(tasks[0])[0])
     short, long = (
-        sizes_of(KnobSpace(task, *templates_of(task)).write(of_knobs(best, NAME)).mod["main"])
+        sizes_of(KnobSpace(task, templates_of(task)[0]).write(of_knobs(best, MANY)).mod["main"])
         for task in tasks
     )
     assert short == long
@@ -160,8 +206,8 @@ def sizes_of(function: Any) -> list[int]:
 def test_keys_that_no_row_of_a_piece_looks_at_are_not_read() -> None:
     sizes = Sizes(1, 70, 70, 32, 32, 1)
     task = task_for("causal float32 of 70 rows", sizes, NARROW)
-    (template,) = templates_of(task)
-    setting = {**best_of(template), knobs.VECTORS: 1}
+    template, _ = templates_of(task)
+    setting = {**best_of(template), many_knobs.VECTORS: 1}
     space = KnobSpace(task, template)
     module = space.write(of_knobs(setting, space.name)).mod
     kernel = load_kernel(build_artifact(module, NARROW))

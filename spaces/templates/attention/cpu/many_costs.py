@@ -1,4 +1,4 @@
-"""What attention on a CPU is estimated to take, in the cycles of
+"""What attention of many rows on a CPU is estimated to take, in the cycles of
 `spaces.templates.contraction.register_tile`."""
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.cpu import Cpu
-from spaces.templates.attention.cpu.knobs import BITS, Tile
+from spaces.templates.attention.cpu.many_knobs import BITS, Tile
 from spaces.templates.attention.heads import Heads
 from spaces.templates.base import as_rows
 from spaces.templates.contraction.register_tile import BARRIER, BROADCAST, STEP, TILE
 
-_LATENCY = 4.0
+LATENCY = 4.0
 """Cycles until a sum can be added to again."""
-_SCORE, _POWER = 4.0, 14.0
+WEIGH = 18.0
 """Cycles of a vector of scores besides its products: to make it of these, and its powers."""
 _LAY, _PUT = 1.5, 2.0
 """Cycles to lay out an element of a query, and to store one of the result."""
-_CHUNK = 60.0
+CHUNK = 60.0
 """Cycles of a vector of rows for each chunk, besides what each key costs."""
 _L2_BYTES, _MEMORY_BYTES = 24.0, 5.0
 """That a core reads in a cycle."""
@@ -62,26 +62,31 @@ def estimate(heads: Heads, cpu: Cpu, tile: Tile) -> Estimate:
     steps, across = np.ceil(keys / tile.keys), heads.columns // tile.columns
     scores = steps * (heads.width * _step(vectors, tile.keys) + TILE)
     sums = across * (keys * _step(vectors, tile.columns) + chunks * (TILE + 2 * tile.columns))
-    weighing = keys * vectors * (_SCORE + _POWER) + chunks * vectors * _CHUNK
+    weighing = keys * vectors * WEIGH + chunks * vectors * CHUNK
     rows = vectors * lanes
     moved = rows * (heads.width * _LAY + heads.columns * _PUT)
     kept = np.minimum(tile.chunk, keys) * rows * _ITEM
     again = np.where(kept > cpu.l1_bytes / 2, across * keys * rows * _ITEM / _L2_BYTES, 0.0)
-    cores = np.where(tile.parallel == 1, cpu.cores, 1)
+    cores = np.minimum(np.where(tile.parallel == 1, cpu.cores, 1), pieces)
     busiest = np.ceil(pieces / cores)
     work = scores + sums + weighing + moved + again
-    matrices = heads.batch / heads.together
-    reading = matrices * keys * (heads.width + heads.columns) * _ITEM / _MEMORY_BYTES / cores
-    cycles = np.maximum(busiest * work, reading) + tile.parallel * BARRIER
+    reading = count_reading(heads, keys) / cores
+    cycles = busiest * work + reading + tile.parallel * BARRIER
     padding = own / (tiles * rows)
     return Estimate(
         scores + sums, weighing, moved + again, pieces, busiest, padding, reading, cycles
     )
 
 
+def count_reading(heads: Heads, keys: Any) -> Any:
+    """Cycles in which a core reads keys and values from memory, so many of each attention."""
+    matrices = heads.batch / heads.together
+    return matrices * keys * (heads.width + heads.columns) * _ITEM / _MEMORY_BYTES
+
+
 def _step(vectors: Any, others: Any) -> Any:
     """Cycles to add a product to each of `vectors` x `others` sums."""
-    adds = np.maximum(vectors * others, _LATENCY)
+    adds = np.maximum(vectors * others, LATENCY)
     return np.maximum(adds, vectors + others * BROADCAST) + STEP
 
 

@@ -1,4 +1,4 @@
-"""Knobs of attention on CPUs: their values, their limits, and the sizes they give.
+"""Knobs of attention of many rows on CPUs: their values, their limits, and the sizes they give.
 
 A core has rows of queries, one in each lane of some vectors, and goes through all keys, a chunk
 after the other: scores, their softmax, and the sums of values are vectors over the rows, so that
