@@ -1,6 +1,7 @@
 """Writes one layer of a transformer's encoder, of the size of BERT-base, as an ONNX file.
 
     python -m benchmarks.encoder encoder.onnx
+    python -m benchmarks.encoder encoder.onnx --sequence 2048
     python -m benchmarks.encoder open-encoder.onnx --open      # the dimension `sequence` stays open
 
 Weights are drawn from a seed, with the variance that keeps activations at their size. The graph is
@@ -10,8 +11,8 @@ residual sums.
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +132,14 @@ def _gelu(graph: DrawnGraph, data: str) -> str:
 
 def main() -> None:
     """Write the file named on the command line."""
-    arguments = sys.argv[1:]
-    leaves_open = "--open" in arguments
-    if len(arguments) != 1 + leaves_open:
-        sys.exit("usage: python -m benchmarks.encoder OUT.onnx [--open]")
-    path = Path(next(a for a in arguments if a != "--open"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(encoder(None if leaves_open else 128), str(path))
-    print(path)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.encoder")
+    parser.add_argument("out", type=Path, metavar="OUT.onnx")
+    parser.add_argument("--sequence", type=int, default=128, metavar="N")
+    parser.add_argument("--open", action="store_true", help="leave it open")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(encoder(None if options.open else options.sequence), str(options.out))
+    print(options.out)
 
 
 if __name__ == "__main__":

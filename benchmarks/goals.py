@@ -108,7 +108,7 @@ def _peers() -> list[Goal]:
         *(
             Goal(f"latency over onnxruntime's: {model}", f"versus_onnxruntime-{model}",
                  at("summary.ratio"), _MOST, 1.0)
-            for model in ("squeezenet", "resnet50", "encoder")
+            for model in ("squeezenet", "resnet50", "encoder", "encoder-512", "encoder-2048")
         ),
         Goal("CPU ms of orchestration for each trial, once warm", long,
              of_rows(_first, "ours.cpu_ms_per_trial.from_33.orchestration"), _MOST, 10,

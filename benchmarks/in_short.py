@@ -20,6 +20,8 @@ _MODELS = {
     "squeezenet": "squeezenet",
     "resnet50": "resnet50",
     "encoder": "an encoder layer of BERT-base",
+    "encoder-512": "the same of 512 tokens",
+    "encoder-2048": "the same of 2,048 tokens",
 }
 _CONVOLUTIONS_S = "30s"
 """What single convolutions were tuned for, by which their rows are told from those of networks."""

@@ -5,7 +5,8 @@
     python -m benchmarks.versus_onnxruntime model.onnx --run runs/model --bench-only --json
 
 MODEL is an ONNX file, or `squeezenet` or `resnet50` (test networks of the `onnx` package with
-seeded weights), or `encoder` (one layer of BERT-base, sequence 128, see `benchmarks.encoder`).
+seeded weights), or `encoder` (one layer of BERT-base, sequence 128, see `benchmarks.encoder`), or
+`encoder-2048` (the same of that sequence).
 It is tuned by `tuner tune` within the time budget. Then one process runs the untuned model, the
 tuned one and onnxruntime in turns, at least 20 rounds, with the same number of threads, and
 compares their outputs: what `tuner bench` does, with more rounds. onnxruntime gets the file as it
@@ -147,13 +148,14 @@ def model_file(name: str, folder: Path) -> Path:
     Raises:
         TunerError: no such file, or it cannot be written.
     """
-    if name not in (*_NETWORKS, "encoder"):
+    kind, _, sequence = name.partition("-")
+    if kind not in (*_NETWORKS, "encoder") or (sequence and not sequence.isdigit()):
         if not Path(name).is_file():
-            known = ", ".join((*_NETWORKS, "encoder"))
+            known = ", ".join((*_NETWORKS, "encoder", "encoder-2048"))
             raise TunerError(f"{name}: no such file; it may also be one of {known}")
         return Path(name).resolve()
     path = folder / f"{name}.onnx"
-    maker = ["-m", "benchmarks.encoder", str(path)]
+    maker = ["-m", "benchmarks.encoder", str(path), *([f"--sequence={sequence}"] * bool(sequence))]
     if name in _NETWORKS:
         maker = [str(_ROOT / "examples" / "squeezenet.py"), str(path), name]
     made = subprocess.run(
@@ -182,7 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="benchmarks.versus_onnxruntime", description="A model against onnxruntime."
     )
-    parser.add_argument("model", metavar="MODEL.onnx|squeezenet|resnet50|encoder")
+    parser.add_argument("model", metavar="MODEL.onnx|squeezenet|resnet50|encoder|encoder-N")
     parser.add_argument("--time-budget", default="30m", metavar="30m", help="for tuning")
     parser.add_argument("--trials", type=int, help="default: only the time budget ends it")
     parser.add_argument("--run", type=Path, help="the run folder; one that exists is continued")

@@ -76,50 +76,61 @@ class Reader:
 
         call = self._values[last]
         _refuse_vectors(call)
-        weights, softmax = self._find_softmax(call.args[0])
-        dims = read_dims(softmax)
-        if len(dims) < 3:
-            raise Unsuitable("a product of two matrices")
-        names = (*(f"z{n}" for n in range(len(dims) - 2)), "m", "n")
-        *outer, rows, keys = (_axis(name, dim) for name, dim in zip(names, dims, strict=True))
+        steps, softmax = self._find_softmax(call.args[0])
+        outer, rows, keys = _name_axes(read_dims(softmax))
         columns = _axis("e", read_dims(call)[-1])
         every = [axis.var for axis in (*outer, rows, keys)]
-        place, is_safe = self._read_weights(weights, self._values[softmax], every)
-        if len(read_dims(call.args[0])) != len(read_dims(call)) or not _is_same_batch(call):
-            raise Unsuitable("weights that several products have")
-        *before, row, _ = place
-        if _use(before, rows, keys):
-            raise Unsuitable("values of each row")
-        views = Views(self._values, self._read_leaf, find_told(dims))
-        scores = views.element(self._values[softmax].args[0], every)
-        if self._scored is None or str(scores.ty.dtype) not in (*HALVES, SUMS):
-            raise Unsuitable("scores are no products, or of another type")
-        product, scored = self._scored
-        _refuse_vectors(product)
-        width = _axis("d", read_dims(product.args[0])[-1])
-        _check_axes(scored, rows, keys, columns, width)
-        (q, k), (_, v) = product.args, call.args
-        *ahead, scored_row, _ = scored
-        query, by_query = self._read_factor(q, product, [*ahead, scored_row, width.var])
-        key, by_key = self._read_factor(k, product, [*ahead, width.var, keys.var])
-        value, by_value = self._read_factor(v, call, [*before, keys.var, columns.var])
-        kinds = {str(load.tensor.dtype) for load in (query, key, value)}
-        if len(kinds) != 1 or not kinds <= {*self._kinds}:
-            raise Unsuitable("queries, keys and values of other types")
-        for load, axis in ((query, width), (key, width), (value, columns)):
-            _check_dense(load, axis)
-        scaled = [(self._product, _times(self._product, by_query * by_key))]
-        score = rewrite.cast(SUMS, rewrite.substitute(scores, scaled))
+        (*before, row, _), is_safe = self._read_weights(steps, self._values[softmax], every)
+        if not _is_same_batch(call) or _use(before, rows, keys):
+            raise Unsuitable("weights of several products, or values of each row")
+        scores = self._read_scores(softmax, every)
+        width, query, key, by = self._read_first(rows, keys)
+        value, by_value = self._read_factor(call.args[1], call, [*before, keys.var, columns.var])
+        self._check_loads((query, width), (key, width), (value, columns))
+        score = rewrite.substitute(scores, [(self._product, _times(self._product, by))])
         total = tirx.Var("total", str(call.ty.dtype))
         found = [*before, row, columns.var]
         result, stored, index = self._read_result(last, _times(total, by_value), found)
-        stored_at = Load(self._parameter(None, result), tuple(index))
         attention = Attention(
-            *(tuple(outer), rows, keys, width, columns, query, key, value),
-            *(self._product, score, is_safe, total, stored, stored_at),
+            *(outer, rows, keys, width, columns, query, key, value),
+            *(self._product, rewrite.cast(SUMS, score), is_safe, total, stored),
+            Load(self._parameter(None, result), tuple(index)),
         )
         tensors = tuple(tensor for tensor in self._parameters if tensor is not None)
         return Found(attention, tensors, tuple(self._parameters.values()), result, softmax)
+
+    def _read_scores(self, softmax: Any, index: Index) -> Any:
+        """What a softmax takes, in terms of the product that it is made of."""
+        views = Views(self._values, self._read_leaf, find_told(read_dims(softmax)))
+        scores = views.element(self._values[softmax].args[0], index)
+        if self._scored is None or str(scores.ty.dtype) not in (*HALVES, SUMS):
+            raise Unsuitable("scores are no products, or of another type")
+        return scores
+
+    def _read_first(self, rows: Axis, keys: Axis) -> tuple[Axis, Load, Load, float]:
+        """Of the first product: what it sums over, queries, keys, and the number that these are
+        multiplied by."""
+        assert self._scored is not None, "it is read with the scores"
+        product, place = self._scored
+        _refuse_vectors(product)
+        _check_scored(place, rows, keys)
+        *ahead, row, _ = place
+        width = _axis("d", read_dims(product.args[0])[-1])
+        q, k = product.args
+        query, by_query = self._read_factor(q, product, [*ahead, row, width.var])
+        key, by_key = self._read_factor(k, product, [*ahead, width.var, keys.var])
+        return width, query, key, by_query * by_key
+
+    def _check_loads(self, *loads: tuple[Load, Axis]) -> None:
+        """Refuse other types, widths that are not known or too large, and elements apart."""
+        kinds = {str(load.tensor.dtype) for load, _ in loads}
+        if len(kinds) != 1 or not kinds <= {*self._kinds}:
+            raise Unsuitable("queries, keys and values of other types")
+        for load, axis in loads:
+            size = tvm_compat.as_int(axis.extent)
+            if size is None or not 0 < size <= WIDEST:
+                raise Unsuitable("heads that are too wide, or of a width that is not known")
+            _check_dense(load, axis)
 
     def _find_softmax(self, tensor: Any) -> tuple[list[Any], Any]:
         """The variables from what a tensor is the softmax of on, and the first of them apart."""
@@ -276,7 +287,16 @@ def _is_same_batch(product: Any) -> bool:
     from tvm_ffi import structural_equal
 
     own, whole = read_dims(product.args[0]), read_dims(product)
-    return bool(structural_equal(own[:-2], whole[:-2]))
+    return len(own) == len(whole) and bool(structural_equal(own[:-2], whole[:-2]))
+
+
+def _name_axes(dims: Sequence[Any]) -> tuple[tuple[Axis, ...], Axis, Axis]:
+    """The axes of a softmax: those of the batch, rows, and keys."""
+    if len(dims) < 3:
+        raise Unsuitable("a product of two matrices")
+    names = (*(f"z{n}" for n in range(len(dims) - 2)), "m", "n")
+    *outer, rows, keys = (_axis(name, dim) for name, dim in zip(names, dims, strict=True))
+    return tuple(outer), rows, keys
 
 
 def _axis(name: str, extent: Any) -> Axis:
@@ -297,8 +317,8 @@ def _times(value: Any, number: float) -> Any:
     return value if number == 1.0 else value * tirx.const(number, str(value.ty.dtype))
 
 
-def _check_axes(place: Index, rows: Axis, keys: Axis, columns: Axis, width: Axis) -> None:
-    """Refuse scores that are not of rows by keys, and widths that are not known or too large."""
+def _check_scored(place: Index, rows: Axis, keys: Axis) -> None:
+    """Refuse scores that are not of rows by keys."""
     from tvm import sym
 
     *ahead, row, key = place
@@ -309,9 +329,6 @@ def _check_axes(place: Index, rows: Axis, keys: Axis, columns: Axis, width: Axis
     mixed = _use(ahead, rows, keys) or _use([row], keys)
     if not is_row or mixed or not key.same_as(keys.var):
         raise Unsuitable("scores of another order")
-    sizes = [tvm_compat.as_int(axis.extent) for axis in (columns, width)]
-    if any(size is None or not 0 < size <= WIDEST for size in sizes):
-        raise Unsuitable("heads that are too wide, or of a width that is not known")
 
 
 def _check_dense(load: Load, axis: Axis) -> None:
