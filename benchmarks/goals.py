@@ -223,8 +223,8 @@ def _gpu() -> list[Goal]:
     return [
         Goal("GPU: best predicted products that are multiplied by other instructions", best,
              at("summary.miss_instructions"), _MOST, 0,
-             "Hopper's warpgroups would cut factors of TF32 in place of rounding them, and take no "
-             "bytes whose rows lie next to one another: warps multiply these"),
+             "Hopper's warpgroups take no bytes and no factors of TF32 whose rows lie next to one "
+             "another, and none that are taken apart in registers: warps multiply these"),
         Goal("GPU: of these, with loads of fewer than 16 bytes", best, at("summary.miss_loads"),
              _MOST, 0, "where no row begins at a multiple of 16 bytes"),
         Goal("GPU: of these, with fewer than three stages", best, at("summary.miss_stages"),

@@ -1,8 +1,12 @@
 """Errors of products of float32 that are multiplied in TF32, for targets that allow it.
 
 TF32 holds 11 bits of a factor, and 8 of its exponent (PTX ISA, "Alternate floating point data
-formats"). Rounded to the nearest, as `cvt.rna` does, it is off by 2**-11 of itself; a product of
-two, which is exact, by 2**-10 + 2**-22.
+formats"). Kernels of warps round to the nearest, by `cvt.rna`: a factor is off by 2**-11 of itself.
+Warpgroups read factors in shared memory, where nothing rounds them, and `wgmma.mma_async` cuts off
+the lower 13 bits of each (PTX ISA, "wgmma.mma_async", of `.tf32`; an H100's `mma.sync` did so, too:
+`benchmarks/results/gpu/instructions.json`, "ask.tf32.low-bits"). That is less than 2**-10 of a
+factor, always towards zero, and less than 2**-9 of a product of two, which is exact. One bound is
+for both ways.
 
 Tensor cores cut what they add: an instruction sums eight products and the sum before them. Each of
 these nine is cut at 2**-25 of the largest, and the result to 24 bits, see
@@ -10,7 +14,7 @@ these nine is cut at 2**-25 of the largest, and the result to 24 bits, see
 largest, for eight terms. No partial sum and no term is larger than the sum of the terms' sizes. So
 a sum of K terms is off by
 
-    2**-10 + 2**-22 + K / 8 * 3.25 eps
+    2**-9 + K / 8 * 3.25 eps
 
 of the sum of their sizes, in the worst case, besides what any order of its terms may lose.
 """
@@ -25,11 +29,12 @@ from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import eps_of
 
 _REAL = "float32"
-_ROUNDING = 2.0**-10 + 2.0**-22
+_LOST = 2.0**-9
 _ADDED = 3.25 / 8 * eps_of(_REAL)
 _SPREAD = 4.0
-"""Roundings of a term that an output is allowed, relative to the mean of outputs: those of terms
-are independent, and of half of the bound at most in a root mean square."""
+"""Bounds of a term that an output is allowed, relative to itself and to the mean of outputs. What
+factors lose to the nearest is independent, in a root mean square half of the bound at most; what is
+cut off is so too, but for its mean, of which an output loses as large a share of itself."""
 
 
 def find_roughness(term: Any, terms: int) -> float:
@@ -47,7 +52,7 @@ def find_roughness(term: Any, terms: int) -> float:
         return 0.0
     if factors[0].source.same_as(factors[1].source):
         return 0.0
-    return _ROUNDING + terms * _ADDED
+    return _LOST + terms * _ADDED
 
 
 def largest_roughness(function: Any, terms: int) -> float:

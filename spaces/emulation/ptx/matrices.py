@@ -81,15 +81,15 @@ FORMS = (
         4,
     ),
     form(
-        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>f16|f32)\.(?P<a>f16|bf16|tf32)"
-        r"\.(?P<b>f16|bf16|tf32)",
+        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>f16|f32)\.(?P<a>f16|bf16)"
+        r"\.(?P<b>f16|bf16)",
         _warpgroup_product,
         6,
         8,
     ),
     form(
-        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>f32)\.(?P<a>e4m3|e5m2)"
-        r"\.(?P<b>e4m3|e5m2)",
+        rf"wgmma\.mma_async\.sync\.aligned\.{_SHAPE}\.(?P<d>f32)\.(?P<a>tf32|e4m3|e5m2)"
+        r"\.(?P<b>tf32|e4m3|e5m2)",
         _warpgroup_product,
         6,
     ),

@@ -60,7 +60,10 @@ _BYTES = (
     _of_hopper("kernel:hopper-int8-product-2", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
-_TF32 = _of_ampere("kernel:ampere-tf32-product-1", TF32)
+_TF32 = (
+    _of_ampere("kernel:ampere-tf32-product-1", TF32),
+    _of_hopper("kernel:hopper-tf32-product-1", TF32),
+)
 _WIDENED = _of_ampere("kernel:ada-fp8-as-f16-product-1", WIDENED)
 _ROUGH = (
     _of_ampere("kernel:ada-fp8-product-1", ROUGH_OF_WARPS),
@@ -79,14 +82,16 @@ def list_families(
     gpu: Gpu, product: Product, _extents: Mapping[Instance, Extents]
 ) -> list[ProductFamily]:
     """The family of a product on a device; empty where its tensor cores are older, or do not take
-    it. Warpgroups multiply bytes whose terms lie next to one another, and no others."""
+    it. Warpgroups multiply elements of other sizes than halves where the terms of both operands lie
+    next to one another, and nowhere else (PTX ISA, "wgmma.mma_async": transposed operands)."""
     if gpu.architecture < COPIES_AHEAD or not _is_taken(gpu, product):
         return []
     element, is_hopper = element_of(product.kind), gpu.architecture == HOPPER
+    of_warpgroups = is_hopper and not any(product.turned)
     if element is SINGLES:
-        return [_TF32 if gpu.tf32 else _SINGLES]
+        return [_TF32[of_warpgroups] if gpu.tf32 else _SINGLES]
     if element is BYTES:
-        return [_BYTES[is_hopper and not any(product.turned)]]
+        return [_BYTES[of_warpgroups]]
     if element is WIDENED:
         return _find_of_byte_floats(gpu, product)
     return [_HALVES[is_hopper]]

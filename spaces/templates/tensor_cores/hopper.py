@@ -28,7 +28,7 @@ from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
 from spaces.templates.tensor_cores.results import Results
-from spaces.templates.tensor_cores.tile import BYTES
+from spaces.templates.tensor_cores.tile import BYTES, HALVES
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
@@ -44,7 +44,7 @@ these have taken what the former gave away."""
 _COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
 """The same where threads copy element by element."""
 _MAPPED, _COPIED, _FILLED = "mapped", "copied", "filled"
-"""The ways in which an operand is copied: by a tensor map, by threads 16 bytes each time, and by
+"""The ways in which an operand is copied: by a tensor map, by threads that need not wait, and by
 threads element by element."""
 
 
@@ -92,7 +92,7 @@ class _Writer:
         )
         self._sides = (self._a, self._b)
         self._ways = [
-            _MAPPED if side.is_mapped else _COPIED if side.source.in_units else _FILLED
+            _MAPPED if side.is_mapped else _COPIED if side.is_ahead else _FILLED
             for side in self._sides
         ]
         clustered = zip(self._sides, shared[::-1], strict=True)
@@ -322,7 +322,7 @@ class _Writer:
 
     def _find_instruction(self) -> tuple[Any, tuple[int, ...]]:
         """What multiplies, and its last operands: signs, and whether operands are turned, which
-        those of 8 bits may not be."""
+        halves alone may be."""
         element, sources = self._tile.element, [side.source for side in self._sides]
         kinds = ".".join(element.names[source.kind] for source in sources)
         shape = f"m64n{self._tile.columns}k{element.terms}"
@@ -330,5 +330,5 @@ class _Writer:
         if element is BYTES:
             return self._t.ptx[f"{name}.s32.{kinds}"], ()
         turned = [int(source.turned) for source in sources]
-        flags = (1, 1, *(turned if element.bytes > 1 else ()))
+        flags = (1, 1, *(turned if element is HALVES else ()))
         return self._t.ptx[f"{name}.f32.{kinds}"], flags

@@ -1,6 +1,6 @@
 """What kernels that multiply float32 in TF32 may be off by, and what they may not.
 
-Kernels are NumPy's here, which round factors to the 11 bits of TF32.
+Kernels are NumPy's here, which round factors to the 11 bits of TF32, or cut them to these.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 
 from spaces.check.choice import reference_of
 from spaces.check.error_bounds import with_bounds
+from spaces.check.errors.tf32 import find_roughness
 from spaces.check.reference import reference
-from spaces.ir import tvm_compat
-from spaces.ir.element_types import eps_of
+from spaces.ir import rewrite, tvm_compat
 from tuner.request.target_text import EXACT, Arithmetic
 
 pytestmark = pytest.mark.tvm
@@ -64,28 +64,42 @@ def as_tf32(x: Array) -> Array:
     return to_bits(x, 11)
 
 
+def cut_to_tf32(x: Array) -> Array:
+    return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
 def as_bfloat16(x: Array) -> Array:
     return to_bits(x, 8)
 
 
+@pytest.mark.parametrize("change", [as_tf32, cut_to_tf32])
 @pytest.mark.parametrize("terms", [1, 16, 77, 1000])
-def test_factors_may_be_rounded_to_tf32_and_without_the_flag_they_may_not(terms: int) -> None:
+def test_factors_may_be_rounded_to_tf32_and_without_the_flag_they_may_not(
+    terms: int, change: Callable[[Array], Array]
+) -> None:
     made = matmul(terms)
     for allowed, exact in zip(cases(made), cases(made, EXACT), strict=True):
-        got = multiply(allowed, as_tf32)
+        got = multiply(allowed, change)
         assert allowed.wrong(2, got) is None
         assert exact.wrong(2, got) is not None
 
 
 @pytest.mark.parametrize("terms", [1, 8])
 def test_the_worst_of_roundings_is_within_the_bound_and_little_more_is(terms: int) -> None:
-    """All terms are of one size and sign, and lose the same."""
-    size = np.float64(1 + 2.0**-11)
-    exact = np.full((M, N), terms * size * size)
-    lost = np.abs(exact - terms)
-    bound = (2.0**-10 + 2.0**-22 + terms / 8 * 3.25 * eps_of("float32")) * exact
-    assert np.all(lost <= bound)
-    assert np.all(bound < 1.01 * lost)
+    """All terms are of one size and sign, and lose the same: all bits that are cut off are set."""
+    blocks = tvm_compat.sblocks(matmul(terms)["main"])
+    (product,) = (p for block in blocks if (p := rewrite.find_product(block.body)) is not None)
+    factor = np.nextafter(np.float32(1 + 2.0**-10), np.float32(0))
+    assert cut_to_tf32(factor) == 1
+    exact = terms * np.float64(factor) ** 2
+    bound = find_roughness(product, terms) * exact
+    assert exact - terms <= bound < 1.01 * (exact - terms)
+
+
+@pytest.mark.parametrize("terms", [1, 8])
+def test_factors_of_fewer_bits_are_found_where_terms_are_few(terms: int) -> None:
+    for case in cases(matmul(terms)):
+        assert case.wrong(2, multiply(case, as_bfloat16)) is not None
 
 
 def test_some_elements_have_the_bounds_that_all_have() -> None:

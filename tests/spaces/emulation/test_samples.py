@@ -42,7 +42,9 @@ _REFUSED = {
     "int8 in int32": {(f"choice 0 {_WIDTHS}", 8), (f"choice 0 {_WIDTHS}", 16)},
 }
 """Vectors that TVM's check of kernels refuses whatever else is drawn, such as those of 32 bytes."""
-_TF32 = emulate_target(tf32('{"kind":"cuda","arch":"sm_80"}'))
+_TF32, _HOPPER_TF32 = (
+    emulate_target(tf32(f'{{"kind":"cuda","arch":"{arch}"}}')) for arch in ("sm_80", "sm_90a")
+)
 _PRODUCTS = {
     "hopper": (products.HOPPER, products.PROGRAMS),
     "ampere": (products.AMPERE, products.PROGRAMS),
@@ -50,6 +52,7 @@ _PRODUCTS = {
     "ampere bytes": (products.AMPERE, byte_products.PROGRAMS),
     "single precision": (products.AMPERE, single_products.PROGRAMS),
     "TF32": (_TF32, single_products.PROGRAMS),
+    "hopper TF32": (_HOPPER_TF32, single_products.NT_PROGRAMS),
     "floats of 8 bits": (byte_float_products.ADA, byte_float_products.PROGRAMS),
     "ada rough": (byte_float_products.ADA, byte_float_products.ROUGH),
     "grouped on hopper": (products.HOPPER, grouped_products.PROGRAMS),
@@ -62,6 +65,7 @@ _CONVOLUTIONS = {
     "hopper bytes": (products.HOPPER, convolutions.BYTE_PROGRAMS),
     "ampere bytes": (products.AMPERE, convolutions.BYTE_PROGRAMS),
     "TF32": (_TF32, convolutions.SINGLE_PROGRAMS),
+    "hopper TF32": (_HOPPER_TF32, convolutions.CHANNELS_LAST_PROGRAMS),
     "ampere threads": (products.AMPERE, convolutions.SINGLE_PROGRAMS),
     "old threads": (OLD, convolutions.SINGLE_PROGRAMS),
     "old threads, halves": (OLD, convolutions.PROGRAMS),

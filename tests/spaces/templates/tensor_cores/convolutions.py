@@ -132,6 +132,10 @@ PROGRAMS: Mapping[str, Convolution] = {
 """Programs in halves by name; no tile divides their sizes."""
 SINGLE_PROGRAMS = {name: replace(c, kind="float32") for name, c in PROGRAMS.items()}
 """The same in single precision."""
+CHANNELS_LAST_PROGRAMS = {
+    name: replace(each, terms_last=True) for name, each in SINGLE_PROGRAMS.items() if not each.first
+}
+"""Of these those whose images have channels last, in kernels too."""
 BYTE_PROGRAMS: Mapping[str, Convolution] = {
     "1x1": Convolution(2, (9, 7), 48, 33, (1, 1), kind="int8", terms_last=True),
     "3x3": Convolution(2, (9, 11), 80, 40, (3, 3), padding=1, kind="int8", terms_last=True),

@@ -36,11 +36,11 @@ def with_bias(s: Sizes) -> Any:
     return te.create_prim_func([a, b, bias, out])
 
 
-def batched(s: Sizes) -> Any:
+def batched(s: Sizes, *, nt: bool = False) -> Any:
     """Matrices of their own."""
     from tvm import te
 
-    return te.create_prim_func(stacks(s, (_KIND, _KIND), _KIND))
+    return te.create_prim_func(stacks(s, (_KIND, _KIND), _KIND, nt=nt))
 
 
 PROGRAMS: Programs = {
@@ -54,7 +54,12 @@ PROGRAMS: Programs = {
     "one row": (lambda s: matmul(s, nt=True), (Sizes(1, 1000, 256), Sizes(1, 136, 520))),
     "bias": (with_bias, (Sizes(130, 136, 72),)),
     "batched": (batched, (Sizes(77, 72, 136, 2),)),
+    "batched NT": (lambda s: batched(s, nt=True), (Sizes(77, 72, 136, 2),)),
     "open rows": (matmul, (Sizes("m", 136, 264), Sizes("m", 71, 41))),
     "open rows NT": (lambda s: matmul(s, nt=True), (Sizes("m", 264, 136),)),
 }
 """Programs by name, with sizes that tiles do not divide; sums of fewer terms than a stage, too."""
+NT_PROGRAMS: Programs = {
+    name: PROGRAMS[name] for name in ("NT", "odd", "one row", "bias", "batched NT", "open rows NT")
+}
+"""Those where the terms of both operands lie next to one another."""

@@ -28,6 +28,9 @@ _TYPES = {
     "e5m2": ml_dtypes.float8_e5m2,
 }
 
+_TF32_STEP = 1 << 13
+"""Between the bits of float32 that TF32 holds."""
+
 Lay = Callable[[int, int], Layout]
 """From an operand's rows and the bytes of each."""
 
@@ -43,6 +46,7 @@ class Wgmma:
         a: how A lies in shared memory; None where threads hold it in registers.
         scale_d: 0 where the first instruction does not add to D.
         scale_a: 1, or -1 where A is negated.
+        cut: whether elements have bits that TF32 does not hold.
     """
 
     name: str
@@ -56,12 +60,21 @@ class Wgmma:
     scale_a: int = 1
     low: int = -8
     high: int = 8
+    cut: bool = False
 
 
 def _encode(values: Array, kind: str) -> Array:
     if kind == "bf16":
         return bfloat_bits(values.astype(np.float32))
     return values.astype(_TYPES[kind])
+
+
+def _draw(rng: np.random.Generator, form: Wgmma, rows: int, kind: str) -> Array:
+    found = _encode(rng.integers(form.low, form.high + 1, (rows, form.k)), kind)
+    if not form.cut:
+        return found
+    below = rng.integers(0, _TF32_STEP, found.shape, np.uint32)
+    return (found.view(np.uint32) | below).view(np.float32)
 
 
 def _in(swizzle_bytes: int) -> Lay:
@@ -90,6 +103,7 @@ _FORMS = [
     Wgmma("scale-d-0", 8, 32, scale_d=0),
     Wgmma("scale-a--1", 8, 32, scale_a=-1),
     Wgmma("", 64, 16, kinds="f32.tf32.tf32", step=8),
+    Wgmma("cut", 64, 16, kinds="f32.tf32.tf32", step=8, cut=True),
     Wgmma("", 64, 64, kinds="s32.s8.s8", step=32, low=-128, high=127),
     Wgmma("", 16, 64, kinds="s32.u8.u8", step=32, low=0, high=255),
     Wgmma("", 64, 64, kinds="f32.e4m3.e4m3", step=32),
@@ -109,9 +123,7 @@ def _program(form: Wgmma) -> Program:
     right = form.b(form.n, row_bytes)
 
     def make(rng: np.random.Generator) -> Arrays:
-        a, b = (
-            _encode(rng.integers(form.low, form.high + 1, (n, form.k)), kind) for n in (64, form.n)
-        )
+        a, b = (_draw(rng, form, rows, kind) for rows in (64, form.n))
         c = rng.integers(-900, 901, (64, form.n)).astype(accumulator)
         return [_held_a(a) if left is None else left.write(a), right.write(b), deal(c)]
 
@@ -142,6 +154,8 @@ def _room(layout: Layout | None) -> int:
 def _decode(encoded: Array, kind: str) -> Array:
     if kind == "bf16":
         return (encoded.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if kind == "tf32":
+        encoded = (encoded.view(np.uint32) & ~np.uint32(_TF32_STEP - 1)).view(np.float32)
     return encoded.astype(np.float64)
 
 
