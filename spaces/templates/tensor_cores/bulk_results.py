@@ -16,6 +16,7 @@ from spaces.templates.tensor_cores.tensor_map import encode_map, read_dimensions
 from spaces.templates.tensor_cores.tile import LINE_BYTES, PATTERN_BYTES
 from spaces.templates.tensor_cores.warpgroups import ROWS, WARPGROUP
 
+_BANK_BYTES = 4
 _STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group"
 
 
@@ -82,6 +83,21 @@ class BulkResults(Results):
         T = self._t
         T.evaluate(T.ptx["bar.sync"](T.Cast("uint32", consumer + 1), T.uint32(WARPGROUP)))
 
+    def _choose(self, sums: Any, first: Any, turn: Any, inside: Place) -> tuple[Any, Any]:
+        """See `Results`. Of what a warp stores at once, words of two rows would lie in one bank
+        where their units change places with each other: of one of these the columns do, too."""
+        T = self._t
+        if self._by_rows or self._item != _BANK_BYTES:
+            return super()._choose(sums, first, turn, inside)
+        odd = self._turn_units(inside[0]) % 2
+        total = T.Select(odd == 0, sums[first + turn], sums[first + 1 - turn])
+        return (turn + odd) % 2, total
+
+    def _turn_units(self, line: Any) -> Any:
+        """What the numbers of a line's units are changed by."""
+        units = self._line_bytes // UNIT
+        return line * units // (LINE_BYTES // UNIT) % units
+
     def _put(self, total: Any, inside: Place, at: Place, part: Part, room: Sequence[Any]) -> None:
         """Store one element in a tile.
 
@@ -93,10 +109,9 @@ class BulkResults(Results):
         value = self._totals.value(total, at, part.batch)
         dense, line = inside if self._by_rows else inside[::-1]
         # Lines of a piece, one piece behind the other; units change places by the line's number.
-        units = self._line_bytes // UNIT
         each = UNIT // self._item
         place = dense % self._line
-        unit = (place // each) ^ (line * units // 8 % units)
+        unit = (place // each) ^ self._turn_units(line)
         piece = dense // self._line * self._lines + line
         first = number * ROWS * tile.columns
         T.buffer_store(

@@ -53,11 +53,11 @@ def _of_ampere(name: str, element: Element) -> ProductFamily:
 
 _HALVES = (
     _of_ampere("kernel:ampere-product-2", HALVES),
-    _of_hopper("kernel:hopper-product-3", HALVES),
+    _of_hopper("kernel:hopper-product-4", HALVES),
 )
 _BYTES = (
     _of_ampere("kernel:ampere-int8-product-1", BYTES),
-    _of_hopper("kernel:hopper-int8-product-2", BYTES),
+    _of_hopper("kernel:hopper-int8-product-3", BYTES),
 )
 _SINGLES = _of_ampere("kernel:ampere-tf32x3-product-1", SINGLES)
 _TF32 = (
@@ -67,7 +67,7 @@ _TF32 = (
 _WIDENED = _of_ampere("kernel:ada-fp8-as-f16-product-1", WIDENED)
 _ROUGH = (
     _of_ampere("kernel:ada-fp8-product-1", ROUGH_OF_WARPS),
-    _of_hopper("kernel:hopper-fp8-product-1", ROUGH_OF_WARPGROUPS),
+    _of_hopper("kernel:hopper-fp8-product-2", ROUGH_OF_WARPGROUPS),
 )
 _CONVERTING = 89
 """The first architecture with conversions of floats of 8 bits (PTX ISA, "cvt")."""

@@ -42,8 +42,8 @@ class Results:
             room: what else a tile is found by, see `spaces.templates.tensor_cores.bulk_results`.
         """
         T = self._t
-        with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as right:
-            total = sums[first + eight * 4 + lower * 2 + right]
+        with T.unroll(columns // 8) as eight, T.unroll(2) as lower, T.unroll(2) as turn:
+            right, total = self._choose(sums, first + eight * 4 + lower * 2, turn, inside)
             near, far = (self._spread(*place, eight, lower, right) for place in (inside, at))
             with T.If(self._totals.is_inside(far, part.rows)), T.Then():
                 self._put(total, near, far, part, room)
@@ -52,6 +52,14 @@ class Results:
         """The first row and column of a thread, of its number in a warp."""
         rows, columns = self._paired
         return lane // 4 * 2 if rows else lane // 4, lane % 4 * (4 if columns else 2)
+
+    def _choose(self, sums: Any, first: Any, turn: Any, inside: Place) -> tuple[Any, Any]:
+        """Which column of a pair is stored in a turn, and its sum.
+
+        Args:
+            first: number of the pair's first sum.
+        """
+        return turn, sums[first + turn]
 
     def _spread(self, row: Any, column: Any, eight: Any, lower: Any, right: Any) -> Place:
         """The place of a sum, by that of a thread's first."""

@@ -22,7 +22,8 @@ from tests.spaces.templates.few_rows.few_row_programs import matmul, space_for
 from tests.spaces.templates.gpu_memory.test_gpu_memory_template import LARGE as MEMORY
 from tests.spaces.templates.gpu_memory.test_gpu_memory_template import TRANSPOSE
 from tests.spaces.templates.gpu_memory.test_gpu_memory_template import space_of as memory_space
-from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER, Sizes, task_for
+from tests.spaces.templates.tensor_cores import byte_products
+from tests.spaces.templates.tensor_cores.products import AMPERE, HOPPER, Sizes, task_for, task_with
 from tests.spaces.templates.tensor_cores.test_hopper_template import LARGE
 from tuner.candidate import of_knobs
 from tuner.task import Task
@@ -85,6 +86,19 @@ def test_what_threads_of_hopper_copy_and_store_themselves(order: str, sizes: Siz
     left = Sizes(*(size % AS_ODD + AS_ODD for size in (int(sizes.m), sizes.n, sizes.k)))
     large, small = (first(task_for(order, each, HOPPER)) for each in (sizes, left))
     check_free(watch_best(large, small, HOPPER))
+
+
+@pytest.mark.parametrize("swap", [0, 1])
+@pytest.mark.parametrize("columns", [long_but(str(number), "128") for number in (8, 16, 48, 128)])
+def test_results_of_words_that_leave_as_tiles(columns: str, swap: int) -> None:
+    """Of lines as short as a tile's columns, too."""
+    space = first(
+        task_with(lambda s: byte_products.matmul(s, nt=True), Sizes(192, 192, 128), HOPPER)
+    )
+    wanted = {"bulk_stores": 1, "columns": int(columns), "swap": swap, "splits": 1}
+    knobs = next(each for each in space.ranked if wanted.items() <= each.items())
+    uses = watch_program(space.write(of_knobs(knobs, space.name)).mod, HOPPER)
+    check_free(uses, "element")
 
 
 @pytest.mark.parametrize("arch", [long_but(arch, "sm_80") for arch in TARGETS])

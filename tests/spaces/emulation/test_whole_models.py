@@ -69,7 +69,7 @@ def test_a_network_is_right_on_the_emulated_device() -> None:
 def test_a_network_in_halves_is_right_with_programs_for_hopper_in_it() -> None:
     x, weights = draw(48, 72, 24, "float16")
     spaces, (got,) = run_best(network(weights), HOPPER, x)
-    assert spaces == ["kernel:gpu-memory-2"] * 2 + ["kernel:hopper-product-3"] * 2
+    assert spaces == ["kernel:gpu-memory-2"] * 2 + ["kernel:hopper-product-4"] * 2
     np.testing.assert_allclose(got, compute(x, weights), atol=2e-3)
 
 
@@ -107,7 +107,7 @@ def test_a_quantized_network_gives_the_bytes_of_onnxruntime(target: str, inner: 
     x = rng.integers(0, 256, (1, 48, 14, 14), "uint8")
     source = read_onnx_proto(proto, "quantized")
     spaces, (got,) = run_best(source.imported(resolve(source.declared), NO_DOMAIN), target, x)
-    product = "ampere-int8-product-1" if target == AMPERE else "hopper-int8-product-2"
+    product = "ampere-int8-product-1" if target == AMPERE else "hopper-int8-product-3"
     assert spaces.count(f"kernel:{product}") == 2
     (wanted,) = by_onnxruntime(proto, {"x": x})
     assert len(np.unique(wanted)) > 50, "most are not cut off"

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.tvm
 
 Array = npt.NDArray[Any]
 HALVES = "kernel:ada-fp8-as-f16-product-1"
-WARPS, WARPGROUPS = "kernel:ada-fp8-product-1", "kernel:hopper-fp8-product-1"
+WARPS, WARPGROUPS = "kernel:ada-fp8-product-1", "kernel:hopper-fp8-product-2"
 BLACKWELL = emulate_target('{"kind":"cuda","arch":"sm_100a"}')
 KINDS = {E4M3: ml_dtypes.float8_e4m3fn, E5M2: ml_dtypes.float8_e5m2}
 M, N = 24, 40

@@ -36,7 +36,7 @@ from tests.spaces.templates.tensor_cores.test_hopper_template import compile_set
 from tuner.request.model_spec import ModelSpec
 
 pytestmark = pytest.mark.tvm
-WARPS, WARPGROUPS = "kernel:ampere-int8-product-1", "kernel:hopper-int8-product-2"
+WARPS, WARPGROUPS = "kernel:ampere-int8-product-1", "kernel:hopper-int8-product-3"
 ARCHITECTURES = {AMPERE: "sm_80", HOPPER: "sm_90a"}
 
 

@@ -58,7 +58,7 @@ def test_convolutions_of_bytes_are_of_warpgroups_where_the_terms_of_both_are_den
     name: str,
 ) -> None:
     program, warps = BYTE_PROGRAMS[name], ["kernel:ampere-int8-product-1"]
-    warpgroups = ["kernel:hopper-int8-product-2"]
+    warpgroups = ["kernel:hopper-int8-product-3"]
     assert names(task_of_convolution(program, AMPERE)) == warps
     found = names(task_of_convolution(program, HOPPER))
     assert found == (warpgroups if program.terms_last else warps)

@@ -119,7 +119,7 @@ def test_devices_have_that_of_their_family() -> None:
 
     assert names("sm_75") == ["kernel:thread-product-4"]
     assert names("sm_80") == names("sm_89") == names("sm_120") == ["kernel:ampere-product-2"]
-    assert names("sm_90a") == ["kernel:hopper-product-3"]
+    assert names("sm_90a") == ["kernel:hopper-product-4"]
 
 
 def _task(program: Any) -> Task:
@@ -146,7 +146,7 @@ def test_each_value_of_a_knob_is_in_some_setting_within_the_limits(name: str) ->
 def test_a_draft_is_a_setting_and_a_program_of_its_own() -> None:
     space = TaskSpace(task_for("NT", Sizes(200, 136, 72)))
     spaces = {space.realize_draft(Draft("t", seed, seed)).candidate.space for seed in range(20)}
-    assert "kernel:hopper-product-3" in spaces
+    assert "kernel:hopper-product-4" in spaces
 
 
 @needs_nvcc
