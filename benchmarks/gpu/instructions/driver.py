@@ -18,7 +18,7 @@ from tests.spaces.emulation.instructions.program import Array, Arrays, Dim3, Ten
 
 _MAX_DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _TENSOR_TYPES = {"uint8": 0, "uint16": 1, "uint32": 2, "int32": 3, "float16": 6, "float32": 7}
-_TENSOR_TYPES["bfloat16"] = 9
+_TENSOR_TYPES |= {"bfloat16": 9, "tfloat32": 11}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _MAJOR, _MINOR, _PROCESSORS, _CLOCK_KHZ = 75, 76, 16, 13  # CUdevice_attribute
 

@@ -2,11 +2,11 @@
 
 TF32 holds 11 bits of a factor, and 8 of its exponent (PTX ISA, "Alternate floating point data
 formats"). Kernels of warps round to the nearest, by `cvt.rna`: a factor is off by 2**-11 of itself.
-Warpgroups read factors in shared memory, where nothing rounds them, and `wgmma.mma_async` cuts off
-the lower 13 bits of each (PTX ISA, "wgmma.mma_async", of `.tf32`; an H100's `mma.sync` did so, too:
-`benchmarks/results/gpu/instructions.json`, "ask.tf32.low-bits"). That is less than 2**-10 of a
-factor, always towards zero, and less than 2**-9 of a product of two, which is exact. One bound is
-for both ways.
+Tensor maps round it on its way to warpgroups, too. What threads copy for these nothing rounds, and
+`wgmma.mma_async` cuts off the lower 13 bits (PTX ISA, "wgmma.mma_async", of `.tf32`; an H100's
+`mma.sync` did so, too: `benchmarks/results/gpu/instructions.json`, "ask.tf32.low-bits"). That is
+less than 2**-10 of a factor, always towards zero, and less than 2**-9 of a product of two, which is
+exact. One bound is for all ways.
 
 Tensor cores cut what they add: an instruction sums eight products and the sum before them. Each of
 these nine is cut at 2**-25 of the largest, and the result to 24 bits, see

@@ -36,6 +36,19 @@ struct ArrivalAfterCopies : Event {
   }
 };
 
+// Float32 as TF32, to the nearest, ties to even, but for what is no number: what a device with
+// tensor maps of that type did (https://github.com/triton-lang/triton/pull/11751). The manuals do
+// not say it.
+void round_to_tf32(char* words, uint32_t bytes) {
+  for (uint32_t i = 0; i < bytes; i += 4) {
+    uint32_t word;
+    memcpy(&word, words + i, 4);
+    if ((word & 0x7F800000) == 0x7F800000) continue;
+    word = (word + 0xFFF + (word >> 13 & 1)) & ~0x1FFFu;
+    memcpy(words + i, &word, 4);
+  }
+}
+
 struct Load : Event {
   std::vector<Run> runs;  // from global memory; null: zeros
   uint32_t bytes, mbarrier;
@@ -43,11 +56,13 @@ struct Load : Event {
   bool by_peer;
   void happen() override {
     if (by_peer) check_mbarrier_for_peer(mbarrier, line);
-    static const char zeros[16] = {};
     for (const Run& run : runs) {
       for (uint32_t i = 0; i < run.bytes; i += 16) {
         uint32_t step = run.bytes - i < 16 ? run.bytes - i : 16;
-        proxy_write(run.shared + i, run.global ? run.global + i : zeros, step);
+        char unit[16] = {};
+        if (run.global) memcpy(unit, run.global + i, step);
+        if (run.rounds) round_to_tf32(unit, step);
+        proxy_write(run.shared + i, unit, step);
       }
     }
     mbarrier_complete(mbarrier, bytes, line);

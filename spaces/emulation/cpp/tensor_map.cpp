@@ -12,6 +12,7 @@ namespace emu::ptx {
 namespace {
 
 constexpr uint64_t kMark = 0x74656e736f726d61;
+constexpr int64_t kOfElements = -1, kTfloat32 = 11;  // of `CUtensorMapDataType`
 
 struct Refused {
   std::string why;
@@ -54,7 +55,7 @@ std::string wrong(const TensorMap& map) {
 }
 
 // (map, type, rank, tensor, sizes, strides, boxes, element strides, interleave, swizzle, L2
-// promotion, fill), as TVM's runtime takes them.
+// promotion, fill, and perhaps the driver's number of another type), as TVM's runtime takes them.
 std::string encode(const TVMFFIAny* arguments, int32_t count) {
   TensorMap map{};
   int rank = count > 3 ? static_cast<int>(arguments[2].v_int64) : 0;
@@ -81,6 +82,10 @@ std::string encode(const TVMFFIAny* arguments, int32_t count) {
   taken(arguments, count, place);
   map.nan_outside = taken(arguments, count, place) != 0;
   if (map.nan_outside) return "zeros outside of the tensor, which alone the emulated device knows";
+  int64_t kind = place < count ? taken(arguments, count, place) : kOfElements;
+  map.rounds = kind == kTfloat32;
+  if (kind != kOfElements && !(map.rounds && map.element_bytes == 4))
+    return "its elements' type or, of float32, TF32";
   if (map.element_bytes == 0) return "a type whose size is known";
   memcpy(arguments[0].v_ptr, &map, sizeof map);
   return wrong(map);
@@ -106,7 +111,7 @@ void add_row(std::vector<Run>& runs, const TensorMap& map, const int32_t* coordi
       char* from = is_in ? row + place * map.element_bytes : nullptr;
       Run* last = i ? &runs.back() : nullptr;
       if (last && (last->global != nullptr) == is_in) last->bytes += map.element_bytes;
-      else runs.push_back({to + i, from, map.element_bytes});
+      else runs.push_back({to + i, from, map.element_bytes, map.rounds});
     }
   }
 }

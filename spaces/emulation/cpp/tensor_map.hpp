@@ -19,6 +19,7 @@ struct TensorMap {
   uint8_t rank, element_bytes;
   Swizzle swizzle;
   bool nan_outside;
+  bool rounds;  // float32 to TF32
   uint32_t tile_bytes() const;
 };
 static_assert(sizeof(TensorMap) <= 128);
@@ -28,6 +29,7 @@ struct Run {
   uint32_t shared;
   char* global;
   uint32_t bytes;
+  bool rounds = false;  // see `TensorMap`
 };
 
 EMU_HIDDEN const TensorMap& tensor_map(uint64_t address, int rank, int line);

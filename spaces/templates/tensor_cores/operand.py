@@ -262,7 +262,10 @@ class MappedOperand(Operand):
             apart = ((axis,) for axis in self._batch)
             found = read_dimensions(source.tensor, dims, [*first, *apart])
             self._rank = len(found)
-            self._map = encode_map(T, source.tensor, found, [self._line, self._own])
+            # Warpgroups multiply float32 as TF32 alone, and cut off what it does not hold.
+            rounds = self._element is SINGLES
+            box = [self._line, self._own]
+            self._map = encode_map(T, source.tensor, found, box, rounds=rounds)
 
     def load(
         self, stage: Any, row: Any, term: Any, batch: Mapping[int, Any], barrier: Any, share: Share

@@ -14,6 +14,8 @@ from spaces.templates.products.places import multiply
 _ENCODE = "runtime.cuTensorMapEncodeTiled"
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 """The driver's numbers of the patterns for lines of so many bytes."""
+_TFLOAT32 = 11
+"""CUDA driver API, `CUtensorMapDataType`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,14 @@ def read_dimensions(
     return tuple(found)
 
 
-def encode_map(T: Any, tensor: Any, dimensions: Sequence[Dimension], box: Sequence[int]) -> Any:
+def encode_map(
+    T: Any,
+    tensor: Any,
+    dimensions: Sequence[Dimension],
+    box: Sequence[int],
+    *,
+    rounds: bool = False,
+) -> Any:
     """Have the host make a map before a launch. Returns its address.
 
     Args:
@@ -60,6 +69,7 @@ def encode_map(T: Any, tensor: Any, dimensions: Sequence[Dimension], box: Sequen
         dimensions: of the tensor, the dense one first.
         box: elements of a tile along the first two, the first a line as wide as a swizzle; of the
             others it has one.
+        rounds: whether copies round float32 to TF32 on their way to shared memory.
     """
     kind = str(tensor.dtype)
     item = tvm_compat.element_bits(kind) // 8
@@ -69,7 +79,7 @@ def encode_map(T: Any, tensor: Any, dimensions: Sequence[Dimension], box: Sequen
     strides = [_at_least(T, UNIT, d.stride * item) for d in dimensions[1:]]
     boxes = [*box, *(1 for _ in sizes[2:])]
     ones = [1 for _ in sizes]
-    last = [0, SWIZZLES[box[0] * item], 0, 0]
+    last = [0, SWIZZLES[box[0] * item], 0, 0, *([_TFLOAT32] if rounds else [])]
     numbers = [len(sizes), tensor.data, *sizes, *strides, *boxes, *ones, *last]
     T.evaluate(T.call_packed(_ENCODE, place, kind, *numbers))
     return T.address_of(place)

@@ -28,6 +28,8 @@ TAGS = (
 )
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_TFLOAT32 = 11
+"""CUDA driver API, `CUtensorMapDataType`."""
 
 
 def run_emulated(
@@ -49,9 +51,10 @@ def run_emulated(
     first = -(-room.ctypes.data // _MAP_ALIGNMENT) * _MAP_ALIGNMENT
     maps = [ctypes.c_void_p(first + i * _MAP_BYTES) for i in range(len(tensor_maps))]
     for place, asked in zip(maps, tensor_maps, strict=True):
+        rounds = asked.dtype == "tfloat32"
         module["runtime.cuTensorMapEncodeTiled"](
             place,
-            asked.dtype,
+            "float32" if rounds else asked.dtype,
             len(asked.shape),
             places[asked.buffer],
             *asked.shape,
@@ -59,6 +62,7 @@ def run_emulated(
             *asked.box,
             *(1 for _ in asked.shape),
             *(0, _SWIZZLES[asked.swizzle_bytes], 0, 0),
+            *([_TFLOAT32] if rounds else []),
         )
     module[kernel](*maps, *places, *grid, *block, shared_bytes, ",".join(TAGS))
     for one in zoned:

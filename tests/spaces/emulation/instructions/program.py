@@ -29,7 +29,8 @@ class TensorMap:
 
     Sizes go from the innermost dimension outwards, as there; `shape` and `box` count elements,
     `strides_bytes` has none for the innermost. `swizzle_bytes` is 0, 32, 64 or 128. Elements
-    follow each other (element strides of 1), what lies outside reads as zero.
+    follow each other (element strides of 1), what lies outside reads as zero. Of "tfloat32" copies
+    round float32 to TF32.
     """
 
     buffer: int

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from spaces.codegen.cuda.compile import compile_cuda
@@ -39,6 +40,7 @@ from tuner.request.target_text import tf32
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
+Array = npt.NDArray[np.float32]
 WARPS, WARPGROUPS = "kernel:ampere-tf32-product-1", "kernel:hopper-tf32-product-1"
 WITH_TF32 = {
     arch: emulate_target(tf32(f'{{"kind":"cuda","arch":"{arch}"}}'))
@@ -54,6 +56,22 @@ def product_task(sizes: Sizes, target: str, **how: bool) -> Task:
 
 def space_of(task: Task) -> KnobSpace:
     return KnobSpace(task, next(t for t in templates_of(task) if t.name in (WARPS, WARPGROUPS)))
+
+
+def run_best(task: Task, a: Array, b: Array, place: int = 0) -> Array:
+    """What a product of rows by rows gives in the setting at a place of the best predicted."""
+    import tvm
+
+    from spaces.codegen.artifact import build_artifact, load_kernel
+
+    space = space_of(task)
+    module = space.write(of_knobs(space.ranked[place], space.name)).mod
+    kernel = load_kernel(build_artifact(module, task.target))
+    wanted = np.full((len(a), len(b)), 7, np.float32)
+    tensors = [tvm.runtime.tensor(x) for x in (a, b, wanted)]
+    kernel.module["main"](*tensors)
+    got: Array = tensors[2].numpy()
+    return got
 
 
 @pytest.mark.parametrize("target", [WITH_TF32["sm_80"], WITH_TF32["sm_90a"]], ids=["80", "90"])
@@ -187,24 +205,26 @@ def test_the_best_predicted_of_a_layer_copies_its_windows_ahead(
     assert "LDGSTS.E.BYPASS.128" in assembly
 
 
+@pytest.mark.parametrize(("k", "kept"), [(64, 1 + 2.0**-10), (65, 1.0)])
+def test_what_tensor_maps_copy_for_warpgroups_is_rounded_and_other_factors_are_cut(
+    k: int, kept: float
+) -> None:
+    """Rows of 65 terms begin at no multiple of 16 bytes, and have no map."""
+    task = product_task(Sizes(24, 40, k), WITH_TF32["sm_90a"], nt=True)
+    factor = np.nextafter(np.float32(1 + 2.0**-10), np.float32(0))
+    a, b = (np.full((rows, k), value, np.float32) for rows, value in ((24, factor), (40, 1)))
+    np.testing.assert_array_equal(run_best(task, a, b), np.full((24, 40), k * kept))
+
+
 @pytest.mark.parametrize(("arch", "shift"), [("sm_80", 0), ("sm_80", 100), ("sm_90a", 0)])
 def test_what_is_not_finite_stays_so(arch: str, shift: int) -> None:
     """Infinite factors and NaN come out as they do in float32."""
-    import tvm
-
-    from spaces.codegen.artifact import build_artifact, load_kernel
-
     sizes, rng = Sizes(24, 40, 77), np.random.default_rng(shift)
-    space = space_of(product_task(sizes, WITH_TF32[arch], nt=True))
-    module = space.write(of_knobs(space.ranked[shift], space.name)).mod
-    kernel = load_kernel(build_artifact(module, WITH_TF32[arch]))
     a, b = (rng.standard_normal((rows, 77)).astype(np.float32) for rows in (24, 40))
     a[3, 5], a[17, 70], b[2, 60] = np.inf, -np.inf, np.nan
     with np.errstate(invalid="ignore"):
         exact = a.astype(np.float64) @ b.T.astype(np.float64)
-    tensors = [tvm.runtime.tensor(x) for x in (a, b, np.full((24, 40), 7, np.float32))]
-    kernel.module["main"](*tensors)
-    got = tensors[2].numpy()
+    got = run_best(product_task(sizes, WITH_TF32[arch], nt=True), a, b, shift)
     assert np.array_equal(np.isnan(got), np.isnan(exact))
     assert np.array_equal(np.isinf(got), np.isinf(exact))
     finite = np.isfinite(exact)

@@ -21,7 +21,7 @@ _SECTION = (
     "PTX ISA 9.1, 9.7.9.27.1.2 cp.async.bulk.tensor,"
     " 5.5 Tensors (tiled mode, 5.5.7 Swizzling Modes)"
 )
-_TYPES = {"float16": np.float16, "float32": np.float32, "uint8": np.uint8}
+_TYPES = {"float16": np.float16, "float32": np.float32, "tfloat32": np.float32, "uint8": np.uint8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,21 @@ class _Box:
         return swizzle(np.arange(self.bytes), self.swizzle_bytes)
 
     def random(self, rng: np.random.Generator) -> Array:
-        """A tensor without zeros."""
-        values = rng.integers(1, 256, tuple(reversed(self.shape)))
-        return values.astype(_TYPES[self.dtype])
+        """A tensor without zeros; where copies round, of any bits, NaN and infinities too."""
+        dims = tuple(reversed(self.shape))
+        if self.dtype == "tfloat32":
+            return rng.integers(0, 1 << 32, dims, np.uint32).view(np.float32)
+        return rng.integers(1, 256, dims).astype(_TYPES[self.dtype])
+
+    def rounded(self, tensor: Array) -> Array:
+        """What copies make of its elements: TF32's 11 bits, to the nearest, ties to even; not of
+        what is no number (https://github.com/triton-lang/triton/pull/11751, on a device)."""
+        if self.dtype != "tfloat32":
+            return tensor
+        bits = tensor.view(np.uint32).astype(np.uint64)
+        near = (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000
+        found = np.where(bits & 0x7F800000 == 0x7F800000, bits, near)
+        return found.astype(np.uint32).view(np.float32)
 
 
 _BOXES = [
@@ -113,6 +125,7 @@ _BOXES = [
         swizzle_bytes=128,
         dtype="float32",
     ),
+    _Box("2d.tfloat32.swizzle-128", (36, 10), (32, 8), ((0, 0), (12, 5)), 128, "tfloat32"),
     _Box("2d.uint8.swizzle-64", (80, 12), (64, 4), ((0, 0), (32, 10)), 64, "uint8"),
     _Box("1d", shape=(200,), box=(64,), at=((0,), (152,), (-32,))),
     _Box("3d.no-swizzle", (24, 5, 4), (16, 3, 2), ((0, 0, 0), (8, 3, 3), (-8, -1, -1))),
@@ -151,7 +164,7 @@ def _load(box: _Box, mode: str = "", space: str = "cluster") -> Program:
   }}"""
 
     def expect(tensor: Array, _at: Array) -> Arrays:
-        around = box.padded(tensor)
+        around = box.padded(box.rounded(tensor))
         tiles = [np.ascontiguousarray(around[part]).view(np.uint8).ravel() for part in box.parts()]
         return [np.stack([place(tile, box.addresses(), box.room) for tile in tiles])]
 
