@@ -159,6 +159,25 @@ extern "C" __global__ void tried(const __grid_constant__ CUtensorMap map, float*
             launch()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "other", "is_known"),
+    [("float32", 11, True), ("float32", -1, True), ("float32", 10, False), ("float16", 11, False)],
+)
+def test_copies_round_float32_to_tf32_and_nothing_else(
+    dtype: str, other: int, is_known: bool
+) -> None:
+    encode = load_kernels(compile_kernels(f"{_HEAD}}}\n", 90))["runtime.cuTensorMapEncodeTiled"]
+    room, data = (np.zeros(64, np.float64) for _ in range(2))
+    first = -(-room.ctypes.data // 64) * 64
+    places = ctypes.c_void_p(first), ctypes.c_void_p(-(-data.ctypes.data // 16) * 16)
+    arguments = (places[0], dtype, 1, places[1], 16, 16, 1, 0, 0, 0, 0, other)
+    if is_known:
+        encode(*arguments)
+    else:
+        with pytest.raises(ValueError, match=r"a tensor map needs .* TF32"):
+            encode(*arguments)
+
+
 def test_a_sum_in_global_memory_takes_a_subnormal_number_for_zero() -> None:
     """As an H100 does, which keeps it in shared memory: `ask.atomic.subnormals`."""
     head = "__shared__ float s[1]; s[0] = 0.0f; float x = __uint_as_float(1u << 20);\n"
