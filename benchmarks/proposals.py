@@ -6,7 +6,8 @@
 For each program: fresh samples and mutations of them, as a search drafts them, and as stock
 MetaSchedule's do (random decisions, TVM's mutators, its post-processors). `valid` is the share that
 all post-processors take; of these `--binaries` are compiled by nvcc, `compiled` says how many are.
-`refused_though_valid` is the share of stock's valid points that the analysis of decisions refuses.
+`refused_though_valid` is the share of stock's valid points that the analysis of decisions refuses,
+since the sums of a thread do not fit its registers, which TVM does not count.
 Costs are CPU seconds of this process for each valid proposal. No GPU is needed.
 """
 

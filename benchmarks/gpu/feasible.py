@@ -7,8 +7,8 @@ Of programs for all of our spaces and of each architecture, `--count` drafts are
 search's first ones are, from all of the task's spaces; CPU time is given apart for the first, with
 which templates rank their settings. `--builds` of those that came out are built as builders build
 them, on all cores: a build that is refused, by TVM, by the compiler, for what a launch wants, or
-because registers are spilled, was not feasible. Kernels in a second say little where `load`, the
-processes that want a core, is above the number of cores. No GPU is needed.
+because registers are spilled, was not feasible; rows name its space. Kernels in a second say little
+where `load`, the processes that want a core, is above the number of cores. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ def measure(
     began_s = time.perf_counter()
     answers = list(pool.map(build, [task] * len(built), built))
     wall_s = time.perf_counter() - began_s
-    failures = Counter(said for status, said, _ in answers if status != Status.OK)
+    failures = Counter(
+        f"{without_version(candidate.space)}: {said}"
+        for candidate, (status, said, _) in zip(built, answers, strict=True)
+        if status != Status.OK
+    )
     return {
         "program": name,
         "arch": arch,

@@ -15,7 +15,6 @@ from spaces.design_space.analysis.draws import (
     read_draws,
 )
 from spaces.design_space.analysis.interpreter import Reading, read_sketch
-from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.point import Point
 from spaces.design_space.schedule_rules import RuleSet, postprocess, task_rules
 from spaces.design_space.theirs import with_mutators
@@ -28,6 +27,7 @@ from spaces.ir.schedules import (
     replay,
     task_module,
 )
+from spaces.targets.gpu import gpu_of
 from tuner.candidate import Candidate, CandidateKind, Draft
 from tuner.errors import first_line
 from tuner.source import Source
@@ -63,7 +63,7 @@ class TraceSpace:
     ) -> None:
         self._module = task_module(task.module)
         self._rules = with_mutators(rules or task_rules(task.module, task.target), mutators)
-        self._limits = DeviceLimits.of(task.target)
+        self._gpu = gpu_of(task.target)
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class TraceSpace:
 
     def _read(self, trace: Any) -> Reading | None:
         try:
-            return read_sketch(self._module, trace, self._limits)
+            return read_sketch(self._module, trace, self._gpu)
         except Exception as error:  # whatever TVM throws at what it does not expect
             note(error, f"a sketch of {self.name}")
             return None

@@ -286,10 +286,12 @@ def test_metaschedule_takes_each_kernel_that_we_draw_for_a_gpu(program: str) -> 
 
 
 def test_no_kernel_that_metaschedule_takes_is_left_out() -> None:
+    """But those whose sums do not fit a thread's registers, which it does not count."""
     of_task = task("GMM", CUDA)
     mine, context = TraceSpace(of_task), stock_context(of_task, "post-order-apply")
     sketches = [schedule.trace for schedule in context.generate_design_space()]
     for seed in range(60):
         schedule = redrawn(of_task, sketches[seed % len(sketches)], seed)
-        if schedule is not None and mine.why_not(schedule.trace.simplified(True)):
+        why_not = "" if schedule is None else mine.why_not(schedule.trace.simplified(True))
+        if why_not and "registers" not in why_not:
             assert not stock_answer(schedule, context.space_generator.postprocs)

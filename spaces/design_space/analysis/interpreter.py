@@ -1,23 +1,26 @@
 """Reads a sketch: what its kernel's launch will be, as formulas of what is yet to be drawn.
 
 The instructions before the first draw are carried out; those after it are followed by what they do
-to loop extents (split, reorder, fuse, bind) and to tiles in shared memory (cache_read, compute_at).
-What is not understood is left out: a formula may then allow what the device does not, which a
-post-processor finds later, but refuses nothing that it takes.
+to loop extents (split, reorder, fuse, bind), to tiles in shared memory (cache_read, compute_at) and
+to sums in registers (cache_write). What is not understood is left out: a formula may then allow
+what the device does not, which a post-processor or the compiler finds later, but refuses nothing
+that it takes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spaces.design_space.analysis.draws import ChoiceDraw, Draw, TileDraw
 from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile, product
-from spaces.design_space.analysis.launch import DeviceLimits, Launch
+from spaces.design_space.analysis.launch import Launch
 from spaces.ir import tvm_compat
 from spaces.ir.affine import read_index
 from spaces.ir.schedules import new_schedule
+from spaces.targets.gpu import Gpu
 
 _LEAST = "meta_schedule.thread_extent_low_inclusive"
 _MOST = "meta_schedule.thread_extent_high_inclusive"
@@ -28,6 +31,8 @@ _STAGES = "software_pipeline_stage"
 _ASYNC = "software_pipeline_async_stages"
 _WARP = "warp_execution"
 _WARP_THREADS = 32
+_IN_REGISTERS = ("local", "wmma.accumulator")
+_REGISTER_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class _Loop:
         return product([extent for _, extent in self.parts])
 
 
-def read_sketch(module: Any, trace: Any, limits: DeviceLimits) -> Reading | None:
+def read_sketch(module: Any, trace: Any, gpu: Gpu) -> Reading | None:
     """Read a sketch of a GPU kernel; None where it binds no loop to threads, or draws no tile."""
     instructions, _ = trace.as_json()
     kinds = [kind for kind, *_ in instructions]
@@ -66,7 +71,7 @@ def read_sketch(module: Any, trace: Any, limits: DeviceLimits) -> Reading | None
     reader = _Reader.at(module, instructions[:first])
     for kind, inputs, attributes, outputs in instructions[first:]:
         reader.follow(kind, inputs, attributes, outputs)
-    return reader.reading(limits)
+    return reader.reading(gpu)
 
 
 class _Reader:
@@ -81,6 +86,9 @@ class _Reader:
         self._numbers: dict[str, Extent] = {}
         self._draws: list[Draw | None] = []
         self._bound: dict[str, str] = {}  # loops by thread
+        self._blocks: list[str] = []  # loops bound to blocks of threads
+        self._sums: tuple[str, int] | None = None  # what is kept in registers: a block, a result
+        self._summed_in = ""  # the loop in which they are
         self._vthreads: list[str] = []
         self._cached: dict[str, int] = {}  # by block, which operand it reads to shared memory
         self._tiles: dict[str, Tile] = {}  # of such blocks
@@ -132,6 +140,11 @@ class _Reader:
         elif kind == "CacheRead" and inputs[0] == self._name:
             if str(attributes[1]).startswith("shared"):
                 self._cached[outputs[0]] = int(attributes[0])
+        elif kind == "CacheWrite" and inputs[0] == self._name:
+            if str(attributes[1]) in _IN_REGISTERS:
+                self._sums = outputs[0], int(attributes[0])
+        elif kind.endswith("ComputeAt") and self._sums and inputs[0] == self._sums[0]:
+            self._summed_in = inputs[1]
         elif kind == "ReadAt":
             self._lost_tiles = True
         elif kind == "ComputeAt" and inputs[0] in self._cached:
@@ -194,6 +207,8 @@ class _Reader:
             self._bound[thread] = loop
         elif thread.startswith("vthread"):
             self._vthreads.append(loop)
+        else:
+            self._blocks.append(loop)
 
     def _annotate(self, what: str, key: str, value: Any) -> None:
         if key == _FETCH and what in self._tiles and value in self._numbers:
@@ -223,23 +238,39 @@ class _Reader:
         if self._loops.pop(loop, None) is not None:
             self._order.remove(loop)
 
-    def reading(self, limits: DeviceLimits) -> Reading | None:
+    def reading(self, gpu: Gpu) -> Reading | None:
         """What was found; None where no loop is bound to threads."""
         if not self._bound or not any(isinstance(draw, TileDraw) for draw in self._draws):
             return None
+        warp = _WARP_THREADS if _WARP in self._notes and "threadIdx.x" not in self._bound else 1
         launch = Launch(
+            gpu=gpu,
             threads={thread: self._loops[loop].extent for thread, loop in self._bound.items()},
-            warp=_WARP_THREADS if _WARP in self._notes and "threadIdx.x" not in self._bound else 1,
+            warp=warp,
             tiles=tuple(self._tiles.values()),
             versions=self._versions,
             pipelined=tuple(self._pipelined),
             vectors=tuple(self._vectors),
+            sums=self._count_sums(self._sums[1], warp) if self._sums else None,
             least=1 if self._lost_threads else self._notes.get(_LEAST, 1),
-            most=self._notes.get(_MOST, limits.threads),
-            limits=limits,
+            most=self._notes.get(_MOST, gpu.threads),
         )
         followed = self._cached.keys() == self._tiles.keys() and not self._lost_tiles
         return Reading(launch, tuple(self._draws), followed and not self._lost_threads)
+
+    def _count_sums(self, result: int, warp: int) -> Extent:
+        """Registers for what a thread, or a thread of a warp, keeps of a result."""
+        region = self._block.writes[result]
+        sizes = [tvm_compat.as_int(span.extent) or 1 for span in region.region]
+        bits = tvm_compat.element_bits(tvm_compat.param_dtype(region.source))
+        held = math.prod(sizes) * bits // (8 * _REGISTER_BYTES * warp)
+        within = self._order.index(self._summed_in) + 1 if self._summed_in in self._order else 0
+        elsewhere = {*self._bound.values(), *self._blocks}
+        own = {*self._order[within:], *self._vthreads} - elsewhere
+        summed = {n for n, axis in enumerate(self._block.iter_vars) if int(axis.iter_type)}
+        parts = [part for loop in self._order if loop in own for part in self._loops[loop].parts]
+        steps = product([extent for axis, extent in parts if axis not in summed])
+        return Extent(max(held, 1)).times(steps)
 
     def _place(self, block: str, loop: str) -> None:
         """Note what all threads of a block reach of an operand within a loop."""

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from spaces.design_space.analysis.launch import DeviceLimits
 from spaces.design_space.declared.constants import open_drawn
 from spaces.design_space.declared.constraint import Constraint
 from spaces.design_space.declared.contract import complete
@@ -25,6 +24,7 @@ from spaces.intrinsics.registration import register_missing, stub_intrinsics
 from spaces.ir.schedules import new_schedule
 from spaces.passes.dlight import schedules
 from spaces.targets.backends import backend_of
+from spaces.targets.gpu import gpu_of
 from tuner.errors import UsageError
 from tuner.space.parts import Dlight, Part, Rule, Rules, Stock, Template
 from tuner.space.sampling import names_noted
@@ -135,7 +135,7 @@ def _of_dlight(name: str, module: Any, target: str) -> RuleSet:
     rules = rule_set(name, tune_context(module, target, generator), sketch, redraws=True)
     if backend_of(target).runs_unscheduled:
         return rules
-    return replace(rules, postprocs=(LaunchCheck(rules.context, DeviceLimits.of(target).threads),))
+    return replace(rules, postprocs=(LaunchCheck(rules.context, gpu_of(target).threads),))
 
 
 def _post_order(part: Rules, module: Any, target: str) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,15 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.proposals import TARGET
+from spaces.codegen.artifact import build_artifact, kernels_of
 from spaces.design_space.analysis.draws import draws, read_draws
 from spaces.design_space.analysis.extents import Alignment, Extent, Reach, Tile
 from spaces.design_space.analysis.interpreter import read_sketch
-from spaces.design_space.analysis.launch import DeviceLimits, Launch
+from spaces.design_space.analysis.launch import Launch
 from spaces.design_space.analysis.tiles import number_of_tiles, perfect_tile
+from spaces.design_space.schedule_rules import postprocess, task_rules
 from spaces.design_space.trace_space import TraceSpace
 from spaces.ir.schedules import InvalidCandidate, code_hash, new_schedule, task_module
 from spaces.lowering.extract_tasks import task_of
+from spaces.targets.gpu import gpu_of
 from spaces.targets.target import resolve_target
+from tests.needed import needs_nvcc
 from tuner.candidate import Draft
 from tuner.task import Task
 
@@ -64,18 +70,21 @@ def test_the_size_of_a_tile_counts_its_padding() -> None:
 def test_a_launch_says_what_is_too_much() -> None:
     tile = Tile((Reach(1, ((1, Extent(1, ((0, 0),))),)),), 4)
     launch = Launch(
+        replace(gpu_of(resolve_target(TARGET)), threads=512, shared_bytes=1024),
         {"threadIdx.x": Extent(1, ((0, 1),))},
         tiles=(tile,),
         versions=2,
         vectors=((Extent(1, ((2, 0),)), 4),),
+        sums=Extent(2, ((3, 0),)),
         least=32,
-        limits=DeviceLimits(threads=512, shared_bytes=1024),
     )
-    assert launch.why_not([[128, 64], [8], [4]]) == ""
+    assert launch.why_not([[128, 64], [8], [4], [64]]) == ""
     assert launch.why_not([[128, 16], [8], [4]]) == "16 threads"
     assert launch.why_not([[128, 1024], [8], [4]]) == "1024 threads"
     assert launch.why_not([[129, 64], [8], [4]]) == "1032 bytes of shared memory"
     assert launch.why_not([[128, 64], [8], [8]]) == "too long vectors"
+    assert launch.why_not([[128, 64], [8], [4], [128]]) == "256 registers of sums"
+    assert launch.why_not([[64, 512], [8], [4], [64]]) == "128 registers of sums"
 
 
 def program(kind: str) -> Any:
@@ -118,10 +127,8 @@ def test_nine_in_ten_proposals_pass_all_checks_of_tvm(gpu_task: Task) -> None:
 
 @pytest.mark.tvm
 def test_what_tvm_takes_is_not_refused(gpu_task: Task) -> None:
-    """Random decisions of TVM's own that its post-processors take."""
+    """Random decisions of TVM's own that its post-processors take, which count no registers."""
     from tvm.s_tir.schedule import Trace
-
-    from spaces.design_space.schedule_rules import postprocess, task_rules
 
     space = TraceSpace(gpu_task)
     rules = task_rules(gpu_task.module, gpu_task.target)
@@ -138,8 +145,43 @@ def test_what_tvm_takes_is_not_refused(gpu_task: Task) -> None:
         except InvalidCandidate:
             continue
         seen += 1
-        assert space.why_not(trace) == "", read_draws(trace)
+        assert re.fullmatch(r"|\d+ registers of sums", space.why_not(trace)), read_draws(trace)
     assert seen, "some of them pass"
+
+
+@needs_nvcc
+@pytest.mark.tvm
+@pytest.mark.parametrize(
+    ("kind", "threads", "own", "why_not"),
+    [
+        ("float32", (16, 8), (8, 16), ""),
+        ("float32", (16, 8), (16, 16), "256 registers of sums"),
+        ("float16", (2, 2), (4, 4), ""),
+        ("float16", (2, 2), (8, 8), "256 registers of sums"),
+    ],
+)
+def test_kernels_are_refused_whose_sums_do_not_fit_the_registers(
+    kind: str, threads: tuple[int, int], own: tuple[int, int], why_not: str
+) -> None:
+    """Of tensor cores' 16 by 16 sums in halves each thread of a warp has four registers."""
+    from tvm.s_tir.schedule import Trace
+
+    task = task_of(program(kind), resolve_target(TARGET), name=kind)
+    space = TraceSpace(task)
+    sketch = space.sketches[0]
+    rows, columns, terms, *others = filter(draws, sketch.insts)
+    decided = {
+        side: [prod(sketch.get_decision(side)) // (count * each), 1, count, each // 4, 4]
+        for side, count, each in zip((rows, columns), threads, own, strict=True)
+    }
+    decided |= {terms: [prod(sketch.get_decision(terms)) // 2, 1, 2]} | dict.fromkeys(others, 0)
+    trace = Trace(sketch.insts, decided)
+    assert space.why_not(trace) == why_not
+    schedule = new_schedule(task_module(task.module))
+    trace.apply_to_schedule(schedule, True)
+    postprocess(schedule, task_rules(task.module, task.target))
+    (use,) = kernels_of(build_artifact(schedule.mod, task.target)).values()
+    assert (use.spill_store_bytes + use.stack_bytes > 0) == bool(why_not)
 
 
 @pytest.mark.tvm
@@ -148,4 +190,4 @@ def test_sketches_of_a_cpu_have_no_launch() -> None:
     for sketch in TraceSpace(task).sketches:
         simple = sketch.simplified(True)
         assert any(map(draws, simple.insts))
-        assert read_sketch(task_module(task.module), simple, DeviceLimits()) is None
+        assert read_sketch(task_module(task.module), simple, gpu_of(task.target)) is None
