@@ -51,6 +51,8 @@ _WORD_REGISTERS, _PIECE_REGISTERS = 56, 2
 """More of a thread that takes factors apart which it reads word by word, since their rows lie next
 to one another; and of each of its copies of such, where a line is no power of two of these. As far
 as the compiler's spills tell."""
+_FRAGMENT_REGISTERS = 4
+"""Of what a thread has of one instruction's rows, or of two of its columns."""
 _WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
 """Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
 cores: those of instructions under way, of which the compiler has many at once."""
@@ -190,12 +192,19 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
 
 
 def _count_of_words(product: Product, tile: AmpereTile) -> Any:
-    """Registers of a thread that takes factors apart, besides those of any layout."""
-    if tile.element is not SINGLES or not any(product.turned):
-        return 0
-    found: Any = _WORD_REGISTERS
-    for operand in range(2):
-        if product.turned[operand]:
+    """Registers of a thread for factors in 32 bits which it reads word by word, since their rows
+    lie next to one another, besides those of any layout: those that are rounded it has of all parts
+    at once, as they are and rounded."""
+    found: Any = 0
+    turned = [operand for operand in range(2) if product.turned[operand]]
+    if tile.element is TF32:
+        for operand in turned:
+            is_a = tile.swap == (operand == product.c.columns_of)
+            parts = np.where(is_a, tile.row_parts, tile.column_parts)
+            found = found + _FRAGMENT_REGISTERS * parts
+    elif tile.element is SINGLES and turned:
+        found = found + _WORD_REGISTERS
+        for operand in turned:
             pieces = count_rows(product, tile, operand) * tile.element.bytes // UNIT
             copies = -(-pieces * tile.depth // tile.threads)
             found = found + np.where(pieces & (pieces - 1), _PIECE_REGISTERS * copies, 0)

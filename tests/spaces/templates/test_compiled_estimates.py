@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spaces.codegen.artifact import build_artifact, compile_kernel, kernels_of
@@ -22,8 +23,10 @@ from spaces.templates.tensor_cores.tile import HALVES
 from tests.needed import needs_nvcc
 from tests.spaces.templates.attention.attentions import Sizes as HeadSizes
 from tests.spaces.templates.attention.attentions import task_for as attention_task
-from tests.spaces.templates.tensor_cores.products import Sizes, task_for
+from tests.spaces.templates.tensor_cores import single_products
+from tests.spaces.templates.tensor_cores.products import Sizes, task_for, task_with
 from tuner.candidate import of_knobs
+from tuner.request.target_text import tf32
 from tuner.task import Task
 
 pytestmark = pytest.mark.tvm
@@ -125,3 +128,25 @@ def test_as_many_blocks_share_a_multiprocessor_as_a_template_counts_on(name: str
     counted = count_resident(gpu, believed.block_bytes, believed.registers, believed.threads)
     assert use.threads == believed.threads
     assert resident_blocks(use, gpu) == counted
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("swap", "row_parts", "column_parts", "fits"),
+    [(0, 4, 5, False), (1, 5, 4, False), (1, 4, 5, True), (0, 4, 4, True)],
+)
+def test_words_that_are_rounded_are_counted_as_they_are_and_rounded(
+    swap: int, row_parts: int, column_parts: int, fits: bool
+) -> None:
+    """Of a product in TF32 whose columns lie next to one another, so that a thread reads word by
+    word what gives instructions their columns, or their rows."""
+    task = task_with(single_products.matmul, Sizes(2048, 2048, 2048), tf32(AMPERE))
+    template = next(t for t in templates_of(task) if "tf32" in t.name)
+    space = KnobSpace(task, template)
+    knobs = {"swap": swap, "row_parts": row_parts, "column_parts": column_parts, "splits": 1}
+    knobs |= {"row_warps": 2, "column_warps": 2, "stages": 3, "group": 8}
+    cost_s = template.costs_s({name: np.array([value]) for name, value in knobs.items()})
+    assert np.isfinite(cost_s[0]) == fits
+    artifact = build_artifact(space.write(of_knobs(knobs, space.name)).mod, task.target)
+    use = kernels_of(artifact)[MAIN]
+    assert (use.spill_store_bytes == 0) == fits
