@@ -38,6 +38,8 @@ _MAX_MUTATIONS = 5
 MOST_DRAWS = 32
 """Draws of one draft that a constraint may refuse."""
 _MOST_TRIES, _MOST_MUTANTS = 5000, 50
+_REDRAWS = 4
+"""Of each decision, once a kernel is within the device's limits."""
 _REDRAWN = 0.5
 """Share of mutations that draw a decision anew, where that is allowed."""
 
@@ -262,16 +264,29 @@ def _exceeds(reading: Reading, trace: Any) -> str:
 def _find_allowed(sketch: Any, reading: Reading, rng: random.Random) -> dict[Any, Any]:
     """Decisions of a sketch, by instruction, for which its kernel is within the device's limits.
 
+    Decisions are drawn anew one at a time, and kept where they bring the kernel no farther from
+    these limits; within them, for a while, which gives any that are allowed with the odds of what
+    is drawn (Gibbs sampling).
+
     Raises:
         InvalidCandidate: none were found.
     """
     sampling = [instruction for instruction in sketch.insts if draws(instruction)]
+    found = [draw.draw(rng) if draw is not None else ([1], None) for draw in reading.draws]
+    open_draws = [(n, draw) for n, draw in enumerate(reading.draws) if draw is not None]
+    left, excess = _REDRAWS * len(open_draws), reading.launch.count_excess([v for v, _ in found])
     for _ in range(_MOST_TRIES):
-        found = [draw.draw(rng) if draw is not None else None for draw in reading.draws]
-        given = [values[0] if values is not None else [1] for values in found]
-        if not reading.launch.why_not(given):
+        if not left:
             pairs = zip(sampling, found, strict=True)
-            return {i: values[1] for i, values in pairs if values is not None}
+            return {i: decision for i, (_, decision) in pairs if decision is not None}
+        left -= not excess
+        number, draw = rng.choice(open_draws)
+        before, found[number] = found[number], draw.draw(rng)
+        now = reading.launch.count_excess([values for values, _ in found])
+        if now > excess:
+            found[number] = before
+        else:
+            excess = now
     raise InvalidCandidate(f"{_MOST_TRIES} draws in a row exceed the device")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spaces.design_space.analysis.extents import Draws, Extent, Tile
@@ -42,17 +43,43 @@ class Launch:
 
     def why_not(self, draws: Draws) -> str:
         """Why these draws give no kernel that the device takes; empty if they may."""
+        return next((d.describe() for d in self._find_demands(draws) if d.excess), "")
+
+    def count_excess(self, draws: Draws) -> float:
+        """How far these draws are from a kernel that the device takes, in doublings of what is too
+        much and of what is too little."""
+        return sum(demand.excess for demand in self._find_demands(draws))
+
+    def _find_demands(self, draws: Draws) -> Iterator[_Demand]:
         threads = self.warp * math.prod(extent.of(draws) for extent in self.threads.values())
-        if not self.least <= threads <= min(self.most, self.gpu.threads):
-            return f"{threads} threads"
-        if any(lanes.of(draws) > most for lanes, most in self.vectors):
-            return "too long vectors"
-        if any(steps.of(draws) < 2 for steps in self.pipelined):
-            return "nothing to copy ahead for"
+        yield _Demand("threads", threads, min(self.most, self.gpu.threads), self.least)
+        for lanes, most in self.vectors:
+            yield _Demand("elements of a vector", lanes.of(draws), most)
+        for steps in self.pipelined:
+            yield _Demand("steps to copy ahead for", steps.of(draws), least=2)
         size = self.versions * sum(tile.bytes(draws) for tile in self.tiles)
-        if size > self.gpu.shared_bytes:
-            return f"{size} bytes of shared memory"
-        if self.sums is None:
-            return ""
-        sums, limit = self.sums.of(draws), register_limit(self.gpu, threads)
-        return f"{sums} registers of sums" if sums + _OTHER_REGISTERS > limit else ""
+        yield _Demand("bytes of shared memory", size, self.gpu.shared_bytes)
+        if self.sums is not None:
+            room = register_limit(self.gpu, threads) - _OTHER_REGISTERS
+            yield _Demand("registers of sums", self.sums.of(draws), max(int(room), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What a kernel asks a device for, and how much, or how little, it may."""
+
+    name: str
+    number: int
+    most: float = math.inf
+    least: int = 0
+
+    @property
+    def excess(self) -> float:
+        """Doublings, or halvings, that it is beyond that."""
+        if self.number > self.most:
+            return math.log2(self.number / self.most)
+        return math.log2(self.least / self.number) if self.number < self.least else 0.0
+
+    def describe(self) -> str:
+        """It in words."""
+        return f"{self.number} {self.name}"

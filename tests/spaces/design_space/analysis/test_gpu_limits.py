@@ -82,7 +82,7 @@ def test_a_launch_says_what_is_too_much() -> None:
     assert launch.why_not([[128, 16], [8], [4]]) == "16 threads"
     assert launch.why_not([[128, 1024], [8], [4]]) == "1024 threads"
     assert launch.why_not([[129, 64], [8], [4]]) == "1032 bytes of shared memory"
-    assert launch.why_not([[128, 64], [8], [8]]) == "too long vectors"
+    assert launch.why_not([[128, 64], [8], [8]]) == "8 elements of a vector"
     assert launch.why_not([[128, 64], [8], [4], [128]]) == "256 registers of sums"
     assert launch.why_not([[64, 512], [8], [4], [64]]) == "128 registers of sums"
 
@@ -96,6 +96,7 @@ def program(kind: str) -> Any:
         return te.create_prim_func([x, w, topi.nn.conv2d_nhwc(x, w, 2, 1, 1)])
     m, n, k, dtype = {
         "float32": (1024, 1024, 1024, "float32"),
+        "large": (2048, 2048, 2048, "float32"),
         "odd": (1000, 333, 517, "float32"),
         "float16": (1024, 1024, 1024, "float16"),
     }[kind]
@@ -123,6 +124,16 @@ def test_nine_in_ten_proposals_pass_all_checks_of_tvm(gpu_task: Task) -> None:
         points.append(point)
     assert refused <= 2
     assert len({point.candidate.key for point in points}) >= 0.8 * len(points)
+
+
+@pytest.mark.tvm
+def test_decisions_within_the_limits_are_found_where_few_are() -> None:
+    """One in some thousands of random ones, or fewer."""
+    task = task_of(program("large"), resolve_target(TARGET), name="large")
+    space = TraceSpace(task)
+    found = [space.realize_draft(Draft(task.key, seed, seed)) for seed in range(12)]
+    assert all(space.why_not(point.schedule.trace) == "" for point in found)
+    assert len({point.code_hash for point in found}) == len(found)
 
 
 @pytest.mark.tvm
