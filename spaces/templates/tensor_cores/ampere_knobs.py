@@ -180,8 +180,11 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     Args:
         product: of the largest shape.
     """
-    registers = tile.registers(gpu) + count_places(product, tile)
-    registers = registers + _count_of_words(product, tile)
+    words = _count_of_words(product, tile)
+    # Places on known axes the compiler finds again where it has no registers for them: it divides
+    # by constants. As far as its spills tell not where words are read.
+    places = np.where(product.c.symbolic | (words > 0), count_places(product, tile), 0)
+    registers = tile.registers(gpu) + words + places
     good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)

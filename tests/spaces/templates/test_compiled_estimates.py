@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from spaces.targets.gpu import count_resident, gpu_of
 from spaces.targets.target import parse_target, resolve_target
 from spaces.templates.attention.gpu import hopper_knobs as hopper_attention_knobs
 from spaces.templates.attention.gpu import knobs as attention_knobs
+from spaces.templates.base import Template
 from spaces.templates.registry import templates_of
 from spaces.templates.tensor_cores import ampere_knobs, hopper_knobs
 from spaces.templates.tensor_cores.tile import HALVES
@@ -24,6 +25,12 @@ from tests.needed import needs_nvcc
 from tests.spaces.templates.attention.attentions import Sizes as HeadSizes
 from tests.spaces.templates.attention.attentions import task_for as attention_task
 from tests.spaces.templates.tensor_cores import single_products
+from tests.spaces.templates.tensor_cores.convolutions import (
+    LAYER,
+    OPEN,
+    Convolution,
+    task_of_convolution,
+)
 from tests.spaces.templates.tensor_cores.products import Sizes, task_for, task_with
 from tuner.candidate import of_knobs
 from tuner.request.target_text import tf32
@@ -141,12 +148,32 @@ def test_words_that_are_rounded_are_counted_as_they_are_and_rounded(
     """Of a product in TF32 whose columns lie next to one another, so that a thread reads word by
     word what gives instructions their columns, or their rows."""
     task = task_with(single_products.matmul, Sizes(2048, 2048, 2048), tf32(AMPERE))
-    template = next(t for t in templates_of(task) if "tf32" in t.name)
-    space = KnobSpace(task, template)
     knobs = {"swap": swap, "row_parts": row_parts, "column_parts": column_parts, "splits": 1}
     knobs |= {"row_warps": 2, "column_warps": 2, "stages": 3, "group": 8}
-    cost_s = template.costs_s({name: np.array([value]) for name, value in knobs.items()})
-    assert np.isfinite(cost_s[0]) == fits
+    template = next(t for t in templates_of(task) if "tf32" in t.name)
+    assert is_feasible(template, knobs) == keeps_registers(task, template, knobs) == fits
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("layer", "fits"), [(LAYER, True), (OPEN, False)], ids=["known", "open"])
+def test_places_of_windows_take_registers_where_sizes_are_open(
+    layer: Convolution, fits: bool
+) -> None:
+    """Known ones the compiler finds again in the largest tiles."""
+    task = task_of_convolution(replace(layer, terms_last=True), AMPERE)
+    knobs = {"swap": 1, "row_parts": 5, "column_parts": 4, "splits": 1}
+    knobs |= {"row_warps": 2, "column_warps": 2, "stages": 3, "group": 8}
+    template, *_ = templates_of(task)
+    assert is_feasible(template, knobs) == keeps_registers(task, template, knobs) == fits
+
+
+def is_feasible(template: Template, knobs: Mapping[str, int]) -> bool:
+    costs_s = template.costs_s({name: np.array([value]) for name, value in knobs.items()})
+    return bool(np.isfinite(costs_s[0]))
+
+
+def keeps_registers(task: Task, template: Template, knobs: Mapping[str, int]) -> bool:
+    """Whether the compiler spills none of a setting's."""
+    space = KnobSpace(task, template)
     artifact = build_artifact(space.write(of_knobs(knobs, space.name)).mod, task.target)
-    use = kernels_of(artifact)[MAIN]
-    assert (use.spill_store_bytes == 0) == fits
+    return kernels_of(artifact)[MAIN].spill_store_bytes == 0
