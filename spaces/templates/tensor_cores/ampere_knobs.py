@@ -51,8 +51,10 @@ _WORD_REGISTERS, _PIECE_REGISTERS = 56, 2
 """More of a thread that takes factors apart which it reads word by word, since their rows lie next
 to one another; and of each of its copies of such, where a line is no power of two of these. As far
 as the compiler's spills tell."""
-_FRAGMENT_REGISTERS = 4
-"""Of what a thread has of one instruction's rows, or of two of its columns."""
+_FRAGMENT_REGISTERS, _UNEVEN_REGISTERS = 4, 48
+"""Of what a thread has of one instruction's rows, or of two of its columns; and for where words
+lie, if warps begin within lines of them, so that this is another place for each part. The latter as
+far as the compiler's spills tell."""
 _WIDENED_REGISTERS, _ROUGH_REGISTERS = 8, 64
 """Of a thread that makes halves of factors: what it loaded; of one whose sums leave the tensor
 cores: those of instructions under way, of which the compiler has many at once."""
@@ -204,7 +206,8 @@ def _count_of_words(product: Product, tile: AmpereTile) -> Any:
         for operand in turned:
             is_a = tile.swap == (operand == product.c.columns_of)
             parts = np.where(is_a, tile.row_parts, tile.column_parts)
-            found = found + _FRAGMENT_REGISTERS * parts
+            is_uneven = parts * ROWS % tile.element.line > 0
+            found = found + _FRAGMENT_REGISTERS * parts + _UNEVEN_REGISTERS * is_uneven
     elif tile.element is SINGLES and turned:
         found = found + _WORD_REGISTERS
         for operand in turned:

@@ -140,7 +140,7 @@ def test_as_many_blocks_share_a_multiprocessor_as_a_template_counts_on(name: str
 @needs_nvcc
 @pytest.mark.parametrize(
     ("swap", "row_parts", "column_parts", "fits"),
-    [(0, 4, 5, False), (1, 5, 4, False), (1, 4, 5, True), (0, 4, 4, True)],
+    [(0, 4, 5, False), (0, 3, 5, False), (1, 5, 4, False), (1, 4, 5, True), (0, 4, 4, True)],
 )
 def test_words_that_are_rounded_are_counted_as_they_are_and_rounded(
     swap: int, row_parts: int, column_parts: int, fits: bool
