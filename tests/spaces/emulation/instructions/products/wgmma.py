@@ -74,7 +74,8 @@ def _draw(rng: np.random.Generator, form: Wgmma, rows: int, kind: str) -> Array:
     if not form.cut:
         return found
     below = rng.integers(0, _TF32_STEP, found.shape, np.uint32)
-    return (found.view(np.uint32) | below).view(np.float32)
+    more: Array = (found.view(np.uint32) | below).view(np.float32)
+    return more
 
 
 def _in(swizzle_bytes: int) -> Lay:
