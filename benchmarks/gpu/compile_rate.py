@@ -1,4 +1,4 @@
-"""Kernels that are compiled in a second: by NVRTC or by nvcc, one in each call or several.
+"""Kernels that are compiled in a second: by NVRTC or by nvcc, one in each call.
 
     python -m benchmarks.gpu.compile_rate --out benchmarks/results/gpu/compile.json
 
@@ -33,27 +33,17 @@ from tuner.files.atomic import write_bytes
 
 _KINDS = ("product f32 1024", "product f16 1024", "convolution f32 3x3", "softmax 4096x4096")
 _EACH, _ARCHES = 4, ("sm_80", "sm_90a")
-_KERNEL = 'extern "C" __global__'
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How kernels are compiled.
-
-    Attributes:
-        together: kernels of a call.
-    """
+    """How kernels are compiled."""
 
     compiler: str
-    together: int
     arch: str
 
 
-WAYS = tuple(
-    Way(compiler, together, arch)
-    for arch in _ARCHES
-    for compiler, together in (("nvrtc", 1), ("nvrtc", 8), ("nvcc", 1), ("nvcc", 8))
-)
+WAYS = tuple(Way(compiler, arch) for arch in _ARCHES for compiler in ("nvrtc", "nvcc"))
 
 
 def main() -> int:
@@ -67,7 +57,7 @@ def main() -> int:
     with ProcessPoolExecutor(cores, mp_context=context) as pool:
         sources = [s for found in pool.map(emit_sources, _KINDS) for s in found]
         rounds: dict[Way, list[dict[str, float]]] = {way: [] for way in WAYS}
-        list(pool.map(compile_call, [[sources[0]]] * cores, [WAYS[0]] * cores))  # libraries loaded
+        list(pool.map(compile_call, [sources[0]] * cores, [WAYS[0]] * cores))  # libraries loaded
         for _ in range(options.rounds):
             for way in WAYS:
                 rounds[way].append(time_way(pool, sources, way))
@@ -102,31 +92,21 @@ def emit_sources(name: str) -> list[str]:
     return found
 
 
-def join_kernels(sources: Sequence[str]) -> str:
-    """One source of several that TVM emitted, whose longest preamble has what the others have."""
-    split = [source.partition(_KERNEL) for source in sources]
-    preamble = max((before for before, _, _ in split), key=len)
-    return preamble + "\n".join(kernel + rest for _, kernel, rest in split)
-
-
 def time_way(pool: ProcessPoolExecutor, sources: Sequence[str], way: Way) -> dict[str, float]:
     """Compile all once: kernels in a second, and seconds of a CPU for each."""
-    number = len(sources) // way.together
-    calls = [sources[at::number] for at in range(number)]
     started_s = time.perf_counter()
-    cpu_s = sum(pool.map(compile_call, calls, [way] * len(calls)))
+    cpu_s = sum(pool.map(compile_call, sources, [way] * len(sources)))
     wall_s = time.perf_counter() - started_s
     return {"kernels_per_s": len(sources) / wall_s, "cpu_s_per_kernel": cpu_s / len(sources)}
 
 
-def compile_call(sources: Sequence[str], way: Way) -> float:
-    """Compile some in one call; seconds of the CPU that it took.
+def compile_call(source: str, way: Way) -> float:
+    """Compile one; seconds of the CPU that it took.
 
     Raises:
         RuntimeError: the compiler is not there, or refuses them.
     """
     before_s = spent_cpu_s()
-    source = join_kernels(sources)
     nvcc = find_nvcc()
     if way.compiler == "nvcc":
         with tempfile.TemporaryDirectory(prefix="rate-") as folder:
@@ -144,7 +124,7 @@ def compile_call(sources: Sequence[str], way: Way) -> float:
 def summarise(way: Way, rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
     """A way's medians, and all of its rounds."""
     medians = {key: statistics.median(found[key] for found in rounds) for key in rounds[0]}
-    named = {"compiler": way.compiler, "kernels_in_a_call": way.together, "arch": way.arch}
+    named = {"compiler": way.compiler, "arch": way.arch}
     return {**named, **medians, "rounds": list(rounds)}
 
 

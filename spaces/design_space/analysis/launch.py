@@ -57,7 +57,8 @@ class Launch:
             yield _Demand("elements of a vector", lanes.of(draws), most)
         for steps in self.pipelined:
             yield _Demand("steps to copy ahead for", steps.of(draws), least=2)
-        size = self.versions * sum(tile.bytes(draws) for tile in self.tiles)
+        # Of a tile that goes backwards a size is negative, and says nothing.
+        size = max(self.versions * sum(tile.bytes(draws) for tile in self.tiles), 0)
         yield _Demand("bytes of shared memory", size, self.gpu.shared_bytes)
         if self.sums is not None:
             room = register_limit(self.gpu, threads) - _OTHER_REGISTERS

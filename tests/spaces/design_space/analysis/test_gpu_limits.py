@@ -87,6 +87,14 @@ def test_a_launch_says_what_is_too_much() -> None:
     assert launch.why_not([[64, 512], [8], [4], [64]]) == "128 registers of sums"
 
 
+def test_a_tile_that_goes_backwards_asks_for_no_memory() -> None:
+    tile = Tile((Reach(1, ((-1, Extent(1, ((0, 0),))),)),), 4)
+    launch = Launch(gpu_of(resolve_target(TARGET)), {"threadIdx.x": Extent(64)}, tiles=(tile,))
+    assert tile.bytes([[128]]) < 0
+    assert launch.why_not([[128]]) == ""
+    assert launch.count_excess([[128]]) == 0.0
+
+
 def program(kind: str) -> Any:
     from tvm import te, topi
 
