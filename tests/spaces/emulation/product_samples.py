@@ -9,7 +9,8 @@ from itertools import cycle, islice
 from spaces.design_space.knob_space import KnobSpace
 from spaces.templates.base import Knobs
 from spaces.templates.registry import templates_of
-from tests.spaces.emulation.samples import Sample, Value, spread
+from tests.spaces.emulation.samples import Sample, Value, spread_in_turns
+from tests.spaces.templates.open_programs import list_feasible
 from tests.spaces.templates.tensor_cores.products import (
     PROGRAMS,
     ROWS,
@@ -26,10 +27,13 @@ _ON_TENSOR_CORES = ("kernel:ada-", "kernel:ampere-", "kernel:hopper-")
 
 def drawn(target: str, number: int, programs: Programs = PROGRAMS) -> Iterator[Sample]:
     """So many samples, of each program in turn, no two of a program equal."""
+    turns = []
     for turn, name in enumerate(islice(cycle(programs), number)):
         program, known = programs[name]
-        sizes = known[turn // len(programs) % len(known)]
-        yield sample(target, name, sizes, _settings(target, program, sizes, number)[turn], programs)
+        turns.append((name, program, known[turn // len(programs) % len(known)]))
+    templates = [_space_of(target, program, sizes)[1].template for _, program, sizes in turns]
+    for (name, _, sizes), knobs in zip(turns, spread_in_turns(templates), strict=True):
+        yield sample(target, name, sizes, knobs, programs)
 
 
 def sample(
@@ -52,14 +56,8 @@ def _space_of(target: str, program: Program, sizes: Sizes) -> tuple[Task, KnobSp
 
 
 def values_of(target: str, programs: Programs = PROGRAMS) -> set[Value]:
-    """All values of the knobs."""
+    """The values of the knobs that some program has within the limits."""
     known = [(program, sizes) for program, every in programs.values() for sizes in every]
     spaces = [_space_of(target, *each)[1] for each in known]
-    choices = [item for space in spaces for item in space.template.choices.items()]
-    return {(knob, value) for knob, values in choices for value in values}
-
-
-@cache
-def _settings(target: str, program: Program, sizes: Sizes, number: int) -> list[Knobs]:
-    """Settings that are within the limits of a program of these sizes."""
-    return spread(_space_of(target, program, sizes)[1].template, number)
+    used = [list_feasible(space.template, step=1 << 30)[0] for space in spaces]
+    return {(knob, v) for each in used for knob, values in each.items() for v in values}

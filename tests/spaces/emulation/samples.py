@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
@@ -57,19 +57,31 @@ def spread(template: Template, number: int) -> list[Knobs]:
     Raises:
         ValueError: there are not so many.
     """
-    columns = every(template)
-    left = np.flatnonzero(np.isfinite(template.costs_s(columns)))
+    return list(spread_in_turns([template] * number))
+
+
+def spread_in_turns(templates: Iterable[Template]) -> Iterator[Knobs]:
+    """A random setting of each of some templates, no two of a template equal; as `spread`, over all
+    of them.
+
+    Raises:
+        ValueError: a template has not so many.
+    """
     rng, counts = np.random.default_rng(0), Counter[Value]()
-    known = Counter((knob, v) for knob in template.choices for v in columns[knob][left].tolist())
-    found: list[Knobs] = []
-    for _ in range(number):
-        short = [value for value, most in known.items() if counts[value] < min(EACH, most)]
-        rarest = min(short, key=lambda value: counts[value], default=None)
-        row = int(rng.choice(_with(columns, left, rarest)))
-        left = left[left != row]
-        found.append(setting(columns, row))
-        counts.update(found[-1].items())
-    return found
+    feasible: dict[Template, tuple[Columns, Rows]] = {}
+    for template in templates:
+        if template not in feasible:
+            columns = every(template)
+            rows = np.flatnonzero(np.isfinite(template.costs_s(columns)))
+            feasible[template] = columns, rows
+        columns, left = feasible[template]
+        known = {(knob, v) for knob in template.choices for v in np.unique(columns[knob][left])}
+        short = sorted((v for v in known if counts[v] < EACH), key=lambda v: (counts[v], v))
+        row = int(rng.choice(_with(columns, left, short[0] if short else None)))
+        feasible[template] = columns, left[left != row]
+        found = setting(columns, row)
+        counts.update(found.items())
+        yield found
 
 
 def cover(templates: Mapping[str, Template]) -> list[tuple[str, Knobs]]:
