@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.cpu import Cpu
-from spaces.templates.attention.cpu.many_knobs import BITS, CHUNK, HEADS
+from spaces.templates.attention.cpu.pieces import CHUNK, HEADS, ITEM, list_piece_choices
 from spaces.templates.attention.heads import Heads
 from spaces.templates.contraction.register_tile import PARALLEL
 
@@ -47,9 +47,7 @@ def choices_of(lanes: int, heads: Heads) -> dict[str, tuple[int, ...]]:
     return {
         ROWS: tuple(1 << n for n in range(lanes.bit_length() - 1)) if is_whole else (),
         VECTORS: tuple(n for n in range(1, vectors + 1) if vectors % n == 0),
-        CHUNK: (32, 64, 128, 256, 512),
-        HEADS: (1, heads.together) if heads.together > 1 else (1,),
-        PARALLEL: (1, 0),
+        **list_piece_choices(heads),
     }
 
 
@@ -61,6 +59,6 @@ def tile_of(knobs: Mapping[str, Any]) -> FewTile:
 def feasible(heads: Heads, cpu: Cpu, tile: FewTile) -> npt.NDArray[np.bool_]:
     """Whether sums, values and a weight fit the registers, and weights the cache of a core."""
     needed = tile.vectors * (tile.rows + 1) + 1
-    kept = tile.chunk * tile.rows * BITS // 8
+    kept = tile.chunk * tile.rows * ITEM
     good = (needed <= cpu.registers) & (kept <= cpu.l2_bytes // 2)
     return np.asarray(good, dtype=np.bool_)

@@ -1,5 +1,4 @@
-"""What attention of many rows on a CPU is estimated to take, in the cycles of
-`spaces.templates.contraction.register_tile`."""
+"""What attention of many rows on a CPU is estimated to take."""
 
 from __future__ import annotations
 
@@ -10,22 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.cpu import Cpu
-from spaces.templates.attention.cpu.many_knobs import BITS, Tile
+from spaces.templates.attention.cpu import pieces as parts
+from spaces.templates.attention.cpu.many_knobs import Tile
+from spaces.templates.attention.cpu.pieces import Pieces
 from spaces.templates.attention.heads import Heads
 from spaces.templates.base import as_rows
-from spaces.templates.contraction.register_tile import BARRIER, BROADCAST, STEP, TILE
+from spaces.templates.contraction.register_tile import TILE
 
-LATENCY = 4.0
-"""Cycles until a sum can be added to again."""
-WEIGH = 18.0
-"""Cycles of a vector of scores besides its products: to make it of these, and its powers."""
 _LAY, _PUT = 1.5, 2.0
 """Cycles to lay out an element of a query, and to store one of the result."""
-CHUNK = 60.0
-"""Cycles of a vector of rows for each chunk, besides what each key costs."""
-_L2_BYTES, _MEMORY_BYTES = 24.0, 5.0
+_L2_BYTES = 24.0
 """That a core reads in a cycle."""
-_ITEM = BITS // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,59 +29,36 @@ class Estimate:
     Attributes:
         multiplying: cycles of a piece's products; `weighing` those of its softmax, `moving` those
             of what is laid out, stored, and read from the second cache.
-        pieces: of the whole program; `busiest` how many of them one core has.
-        padding: the share of lanes that have a row.
-        reading: cycles in which memory gives keys and values.
-        cycles: total cycles of the program.
+        pieces: of the whole program.
     """
 
     multiplying: Any
     weighing: Any
     moving: Any
-    pieces: Any
-    busiest: Any
-    padding: Any
-    reading: Any
-    cycles: Any
+    pieces: Pieces
+
+    @property
+    def cycles(self) -> Any:
+        """Total cycles of the program."""
+        return self.pieces.count_cycles(self.multiplying + self.weighing + self.moving)
 
 
 def estimate(heads: Heads, cpu: Cpu, tile: Tile) -> Estimate:
     """Estimate pieces, each of which goes through the keys that its rows look at."""
-    vectors, lanes = tile.vectors * 1.0, cpu.lanes(BITS)
-    own = heads.rows * tile.heads
-    tiles = np.maximum(np.ceil(own / (vectors * lanes)), 1)
-    pieces = np.maximum(heads.batch // tile.heads, 1) * tiles
-    keys = np.maximum(np.ceil(heads.keys * heads.keys_seen), 1)
-    chunks = np.ceil(keys / tile.chunk)
+    vectors = tile.vectors * 1.0
+    rows = vectors * cpu.lanes(parts.BITS)
+    pieces = parts.count_pieces(heads, cpu, tile, rows)
+    keys, chunks = pieces.keys, pieces.chunks
     steps, across = np.ceil(keys / tile.keys), heads.columns // tile.columns
-    scores = steps * (heads.width * _step(vectors, tile.keys) + TILE)
-    sums = across * (keys * _step(vectors, tile.columns) + chunks * (TILE + 2 * tile.columns))
-    weighing = keys * vectors * WEIGH + chunks * vectors * CHUNK
-    rows = vectors * lanes
+    scores = steps * (heads.width * parts.count_step(vectors, tile.keys) + TILE)
+    added = keys * parts.count_step(vectors, tile.columns)
+    sums = across * (added + chunks * (TILE + 2 * tile.columns))
+    weighing = keys * vectors * parts.WEIGH + chunks * vectors * parts.WEIGH_CHUNK
     moved = rows * (heads.width * _LAY + heads.columns * _PUT)
-    kept = np.minimum(tile.chunk, keys) * rows * _ITEM
-    again = np.where(kept > cpu.l1_bytes / 2, across * keys * rows * _ITEM / _L2_BYTES, 0.0)
-    cores = np.minimum(np.where(tile.parallel == 1, cpu.cores, 1), pieces)
-    busiest = np.ceil(pieces / cores)
-    work = scores + sums + weighing + moved + again
-    reading = count_reading(heads, keys) / cores
-    cycles = busiest * work + reading + tile.parallel * BARRIER
-    padding = own / (tiles * rows)
-    return Estimate(
-        scores + sums, weighing, moved + again, pieces, busiest, padding, reading, cycles
-    )
-
-
-def count_reading(heads: Heads, keys: Any) -> Any:
-    """Cycles in which a core reads keys and values from memory, so many of each attention."""
-    matrices = heads.batch / heads.together
-    return matrices * keys * (heads.width + heads.columns) * _ITEM / _MEMORY_BYTES
-
-
-def _step(vectors: Any, others: Any) -> Any:
-    """Cycles to add a product to each of `vectors` x `others` sums."""
-    adds = np.maximum(vectors * others, LATENCY)
-    return np.maximum(adds, vectors + others * BROADCAST) + STEP
+    kept = np.minimum(tile.chunk, keys) * rows * parts.ITEM
+    again = across * keys * rows * parts.ITEM / _L2_BYTES
+    moved = moved + np.where(kept > cpu.l1_bytes / 2, again, 0.0)
+    return Estimate(scores + sums, weighing, moved, pieces)
 
 
 def estimate_cycles(heads: Heads, cpu: Cpu, tile: Tile) -> Any:
@@ -102,17 +73,9 @@ def traits(heads: Heads, cpu: Cpu, tile: Tile) -> npt.NDArray[np.float32]:
         tile.vectors,
         np.log2(tile.keys),
         np.log2(tile.columns),
-        np.log2(tile.chunk),
-        np.log2(tile.heads),
-        tile.parallel,
         tile.vectors * (np.maximum(tile.keys, tile.columns) + 1) / cpu.registers,
         np.log2(e.multiplying / e.weighing),
         np.log2(e.multiplying / e.moving),
-        np.log2(e.pieces),
-        e.pieces / (e.busiest * cpu.cores),
-        e.padding,
-        np.log2(np.maximum(e.reading, 1.0)),
-        *(np.log2(np.maximum(size, 1)) for size in (heads.rows, heads.keys, heads.batch)),
-        np.full(np.shape(tile.keys), float(np.log2(heads.width + heads.columns))),
+        *parts.list_traits(heads, cpu, tile, e.pieces),
     ]
     return as_rows(found, np.broadcast_shapes(*(np.shape(f) for f in found)))

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.targets.cpu import Cpu
+from spaces.templates.attention.cpu.pieces import CHUNK, HEADS, list_piece_choices
 from spaces.templates.attention.heads import Heads
 from spaces.templates.contraction.register_tile import PARALLEL
 
-VECTORS, KEYS, COLUMNS, CHUNK, HEADS = "vectors", "keys", "columns", "chunk", "heads"
-BITS = 32
-"""Of a score, and of a sum."""
+VECTORS, KEYS, COLUMNS = "vectors", "keys", "columns"
 _MOST_SUMS = 24
 """Vectors of sums in registers."""
 
@@ -52,9 +51,7 @@ def choices_of(heads: Heads) -> dict[str, tuple[int, ...]]:
         VECTORS: (1, 2, 3, 4),
         KEYS: (2, 3, 4, 5, 6, 8, 10, 12, 16, 24),
         COLUMNS: tuple(n for n in range(1, most + 1) if heads.columns % n == 0),
-        CHUNK: (32, 64, 128, 256, 512),
-        HEADS: (1, heads.together) if heads.together > 1 else (1,),
-        PARALLEL: (1, 0),
+        **list_piece_choices(heads),
     }
 
 

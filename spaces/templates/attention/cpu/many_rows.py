@@ -30,7 +30,7 @@ def write_many_rows(
 
     def write_piece(T: Any, tensors: Tensors, limit: Any, number: Any) -> None:
         piece = Piece(T, tensors, limit, number, rows, tile.chunk, lanes)
-        _Writer(T, tensors, heads, tile, lanes, piece, ends=limit is None).write()
+        _Writer(T, tensors, heads, tile, lanes, piece).write()
 
     return write_pieces(attention, parameters, rows, tile, write_piece)
 
@@ -40,22 +40,13 @@ class _Writer:
 
     Args:
         T: TVM's script.
-        ends: whether all keys are looked at.
     """
 
     def __init__(
-        self,
-        T: Any,
-        tensors: Tensors,
-        heads: Heads,
-        tile: Tile,
-        lanes: int,
-        piece: Piece,
-        *,
-        ends: bool,
+        self, T: Any, tensors: Tensors, heads: Heads, tile: Tile, lanes: int, piece: Piece
     ) -> None:
         self._t, self._tensors, self._heads, self._tile = T, tensors, heads, tile
-        self._rows, self._piece, self._ends = tile.vectors * lanes, piece, ends
+        self._rows, self._piece = tile.vectors * lanes, piece
         self._softmax = Softmax(T, tile.vectors, lanes)
         self._each_row = self._softmax.each_lane
 
@@ -100,7 +91,7 @@ class _Writer:
     def _has_whole_tiles(self) -> bool:
         """Whether each chunk has whole tiles of keys."""
         keys, tile = tvm_compat.as_int(self._tensors.keys), self._tile
-        known = keys is not None and self._ends
+        known = keys is not None and self._piece.limit is None
         return known and all(count % tile.keys == 0 for count in (keys, tile.chunk))
 
     def _score_tile(

@@ -72,7 +72,7 @@ class Piece:
     def __init__(
         self, T: Any, tensors: Tensors, limit: Any, number: Any, rows: int, chunk: int, lanes: int
     ) -> None:
-        self._t, self._tensors, self._limit = T, tensors, limit
+        self._t, self._tensors, self.limit = T, tensors, limit
         self._rows, self._chunk, self._lanes = rows, chunk, lanes
         tiles = count_tiles(tensors.rows, rows)
         place = number % tiles
@@ -139,8 +139,8 @@ class Piece:
     def _count_seen(self) -> Any:
         """Keys that any of the rows looks at."""
         T, tensors = self._t, self._tensors
-        if self._limit is None:
+        if self.limit is None:
             return tensors.keys
         last = T.min(self.first + self._rows, tensors.rows) - 1
-        seen = self._limit + T.Cast("int64", last // tensors.heads) + 1  # may not fit 32 bits
+        seen = self.limit + T.Cast("int64", last // tensors.heads) + 1  # may not fit 32 bits
         return T.Cast("int32", T.max(T.min(T.Cast("int64", tensors.keys), seen), 0))

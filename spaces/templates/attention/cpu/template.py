@@ -8,6 +8,7 @@ from spaces.targets.cpu import Cpu, cpu_of
 from spaces.templates.attention.cpu import few_costs, few_knobs, many_costs, many_knobs
 from spaces.templates.attention.cpu.few_rows import write_few_rows
 from spaces.templates.attention.cpu.many_rows import write_many_rows
+from spaces.templates.attention.cpu.pieces import BITS
 from spaces.templates.attention.heads import Heads
 from spaces.templates.attention.template import WriteProgram, list_attention_templates
 from spaces.templates.base import Template
@@ -22,7 +23,7 @@ def cpu_attention_templates(task: Task) -> list[Template]:
     """The templates of a task, for many rows and, where vectors divide heads, for few; empty where
     it is no attention."""
     cpu = cpu_of(task.target)
-    lanes = cpu.lanes(many_knobs.BITS)
+    lanes = cpu.lanes(BITS)
     families: list[AttentionFamily] = [
         Family(
             "kernel:many-rows-attention-1",

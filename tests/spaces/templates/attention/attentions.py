@@ -229,7 +229,7 @@ def bounded(s: Sizes, kind: str = "float16") -> Any:
     return g.write(body)
 
 
-def told(s: Sizes, kind: str = "float16") -> Any:
+def with_length(s: Sizes, kind: str = "float16") -> Any:
     """With as many keys before the rows' own as a tensor tells, at most, and heads that share keys
     as rows of one product; as onnxruntime's grouped attention has it."""
     from tvm import relax
@@ -276,9 +276,9 @@ PROGRAMS: Mapping[str, tuple[Callable[[Sizes], Any], tuple[Sizes, ...]]] = {
     "masked": (masked, (Sizes(2, 37, 90, 32, 32, 2, 2),)),
     "chosen": (lambda s: chosen(s, "bfloat16"), (Sizes(2, 40, 71, 16, 48, 2, 2),)),
     "causal": (causal, (Sizes(4, 70, 70, 32, 32, 2), Sizes(4, 33, 80, 64, 64, 1, 2))),
-    "told": (told, (Sizes(4, 9, 40, 32, 32, 2, 2), Sizes(6, 1, 70, 64, 32, 2))),
+    "with length": (with_length, (Sizes(4, 9, 40, 32, 32, 2, 2), Sizes(6, 1, 70, 64, 32, 2))),
     "open": (causal, (Sizes(4, "m", "n", 32, 32, 2),)),
-    "told and open": (told, (Sizes(4, "m", "n", 32, 32, 2),)),
+    "with length and open": (with_length, (Sizes(4, "m", "n", 32, 32, 2),)),
     "open with mask": (masked, (Sizes(2, "m", "n", 64, 64, 2),)),
 }
 """Programs by name, with sizes that tiles do not divide."""

@@ -166,7 +166,7 @@ def test_rows_beyond_the_last_cost_as_much_as_others() -> None:
     cpu, tile = cpu_of(NARROW), many_knobs.Tile(2, 4, 8, 64, 1, 1)
     full, part = (estimate(Heads(12, rows, 256, 64, 64, 1.0), cpu, tile) for rows in (32, 17))
     assert full.cycles == part.cycles
-    assert (full.padding, part.padding) == (1.0, 17 / 32)
+    assert (full.pieces.padding, part.pieces.padding) == (1.0, 17 / 32)
 
 
 def test_cores_share_the_pieces_unless_there_is_one() -> None:
