@@ -310,19 +310,17 @@ class Session:
         contention = Contention(r for r in known if is_of(r.trial.rung, new))
         for stage in stages(max(1, self._effort.finalists)):
             rounds = partial(rounds_of, stage, shape_rounds=self._effort.shape_rounds)
-            trials = schedule(chosen, rounds, self._known.has, new)
-            self._retime(trials, contention, until_s, only_if=contention.holds)
+            self._retime(schedule(chosen, rounds, self._known.has, new), contention, until_s)
             chosen = [contention.keep(of_task) for of_task in chosen]
-        # A new time may change the kernel chosen for a shape; a chosen pair must have been timed,
-        # however slow it is beside others.
+        # A new time may change the kernel chosen for a shape; a chosen pair must have been timed.
         once = range(1, 2)
         while left := tuple(schedule(self._known.serving(), lambda _: once, self._known.has, new)):
             if self._stop.is_set() or self._clock() >= until_s:
                 return
+            contention.require(left)
             self._retime(left, contention, until_s)
-        self._retime(
-            self._known.specializations(self._effort.shape_rounds, new), contention, until_s
-        )
+        copies = self._known.specializations(self._effort.shape_rounds, new)
+        self._retime(copies, contention, until_s)
 
     def _toolchain(self, until_s: float) -> str:
         """The toolchain that compiles finalists now; empty where no machine reported it in time."""
@@ -333,21 +331,14 @@ class Session:
             self._take_records()
         return told
 
-    def _retime(
-        self,
-        trials: Iterable[Trial],
-        contention: Contention,
-        until_s: float,
-        only_if: Callable[[Trial], bool] = lambda _: True,
-    ) -> None:
-        """Time finalists again in order, those for which `only_if` is true when their turn comes,
-        and let `contention` know."""
+    def _retime(self, trials: Iterable[Trial], contention: Contention, until_s: float) -> None:
+        """Time finalists again in order, except those that fall out of contention meanwhile."""
         queue = deque(trials)
         while (queue or self._in_flight) and not self._stop.is_set() and self._clock() < until_s:
             self._machines.adapt()
             while queue and self._machines.measurer.free() > 0:
                 trial = queue.popleft()
-                if only_if(trial) and trial.task_key not in self._known.left_out:
+                if contention.holds(trial) and trial.task_key not in self._known.left_out:
                     self._submit(trial, cutoff_s=None)
             self._to_retime = len(queue)
             for record in self._take_records():

@@ -16,7 +16,7 @@ from tuner.cost_models.gaussian_process import TO_DEVIATION
 from tuner.dynamic.shapes import MEASURED_SHAPES
 from tuner.effort import Effort
 from tuner.generations import rung_of
-from tuner.record import Record, Trial
+from tuner.record import Record, Trial, TrialKey
 from tuner.search.base import ChoosesFinalists, Search
 from tuner.session.ending.halving import retimings
 from tuner.storage.base import RecordStore
@@ -123,6 +123,7 @@ class Contention:
         self._own_s: dict[tuple[str, str, Instance], float] = {}
         self._retimed_s: dict[tuple[str, str], list[float]] = {}
         self._differences: list[float] = []
+        self._required: set[TrialKey] = set()
         for record in records:
             self.observe(record)
 
@@ -140,8 +141,14 @@ class Contention:
             self._fastest_s[shape] = min(latency_s, self._fastest_s.get(shape, latency_s))
             self._retimed_s.setdefault(pair[:2], []).append(latency_s)
 
+    def require(self, trials: Iterable[Trial]) -> None:
+        """Have some trials made however slow they are: of pairs that are chosen."""
+        self._required.update(trial.key for trial in trials)
+
     def holds(self, trial: Trial) -> bool:
-        """Whether a trial can still change which candidate is the fastest."""
+        """Whether a trial can still change which candidate is the fastest, or is required."""
+        if trial.key in self._required:
+            return True
         own_s = self._own_s.get((trial.task_key, trial.candidate.key, trial.instance))
         fastest_s = self._fastest_s.get((trial.task_key, trial.instance))
         if own_s is None or fastest_s is None:

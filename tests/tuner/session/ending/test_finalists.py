@@ -141,6 +141,13 @@ def test_each_shape_is_judged_by_itself() -> None:
     assert holds(contention, "b", 2, 2)
 
 
+def test_a_pair_that_is_chosen_is_timed_however_slow_it_is() -> None:
+    contention = Contention([timed("a", 1.0, 1), timed("b", 3.0, 0)])
+    assert not holds(contention, "b", 1)
+    contention.require([Trial("task", candidate("b"), (("n", 1),), 1)])
+    assert holds(contention, "b", 1)
+
+
 def test_who_was_far_off_in_the_search_is_not_timed_again_once_the_first_was() -> None:
     contention = Contention([timed("a", 1.0, 0), timed("b", 3.0, 0)])
     assert holds(contention, "b", 1)
