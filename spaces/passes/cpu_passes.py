@@ -11,6 +11,7 @@ from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.byte_floats import with_exact_conversions
+from spaces.passes.arithmetic.code_tables import with_code_tables
 from spaces.passes.arithmetic.fast_math import vectorised_math
 from spaces.passes.arithmetic.reciprocals import with_reciprocals
 from spaces.passes.arithmetic.roundings import with_rounding_casts
@@ -27,7 +28,7 @@ from spaces.passes.tile_guards import with_whole_tiles
 from spaces.passes.transposes import with_transposes
 from spaces.passes.vector_tails import with_ragged_ends
 
-VERSION = 5
+VERSION = 6
 """The version of the passes: it goes up when a program may become other code than before, because
 the list or one of the passes changed. It is part of the toolchain that records name."""
 
@@ -67,6 +68,7 @@ CPU_PASSES: tuple[Callable[[Any], Any], ...] = (
     vectorised_math,
     # TVM's own arithmetic of bfloat16 does not reach into what these bind.
     with_wide_arithmetic,
+    with_code_tables,
 )
 """The passes in order, each from a PrimFunc to one that computes the same. TVM's passes follow, and
 then `spaces.passes.stack_alloc.on_stack`, which `VERSION` covers too."""

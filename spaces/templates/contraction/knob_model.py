@@ -23,8 +23,9 @@ _BLANK = 0.25
 """The cost of packing a column of padding, relative to a real column."""
 _SPILLED = 0.28
 """Cycles to write a byte of a stage beyond the size of a core's L2 cache, and to read it back."""
-_UNPACK = 4.0
-"""Cycles to make a vector of numbers of packed ones, in terms of vector multiply-adds."""
+_UNPACK, _LOOK_UP, _CODE_BITS = 4.0, 1.5, 8
+"""Cycles to make a vector of numbers of packed ones, in terms of vector multiply-adds: by
+arithmetic, or by a table, of what has fewer bits than these, scales included."""
 _ROW_SUM = 6.0
 """Cycles to add up the lanes of a row's sum."""
 _POINTERS, _RELOADED = 8, 0.15
@@ -148,7 +149,8 @@ def layout(c: Contraction, knobs: Knobs) -> str:
         grown = c.plain and (padded, depth) != (extent, c.depth)
         moved = packed or grown or c.operands[operand].staged or not c.has_groups(operand)
         if c.operands[operand].packed_bits is not None or (c.operands[operand].constant and moved):
-            parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}")
+            words = "w" if k.in_words(knobs) and c.operands[operand].packed_bits is not None else ""
+            parts.append(f"{operand}:{panel if packed else 1}/{padded}x{depth}{words}")
     return " ".join(parts)
 
 
@@ -282,7 +284,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     clamps = np.where(k.clamps(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
     loads = loads + clamps  # more rows than a core has registers for their addresses
     unpacks = np.asarray(k.packs_inside(columns)) == k.IN_STEP
-    work = multiplies + np.where(unpacks, _UNPACK * vectors * share, 0.0)
+    work = multiplies + np.where(unpacks, _unpacking(c, columns) * vectors * share, 0.0)
     step = np.maximum(np.maximum(work, loads), _LATENCY)  # a sum waits for the one before
     packed = item if c.packed_bits is None else np.where(unpacks, c.packed_bits / 8, item)
     panel = vectors * lanes * t.padded_depth * packed
@@ -353,6 +355,12 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
     return as_rows(found, rows.shape)
 
 
+def _unpacking(c: Contraction, columns: Columns) -> Any:
+    """See `_UNPACK`."""
+    codes = c.packed_bits is not None and c.packed_bits < _CODE_BITS
+    return np.where(k.in_words(columns) & codes, _LOOK_UP, _UNPACK)
+
+
 def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> Any:
     height = t.padded_rows
     width = c.column_extent + _BLANK * (t.padded_columns - c.column_extent)
@@ -371,7 +379,9 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     padded = grown | (t.padded_depth != c.depth)
     # A stage within each chunk that reads a piece: no thread waits, but these chunks repeat it.
     where = np.asarray(k.packs_inside(columns))
-    pace = 0.25 if c.packed_bits is None else 0.25 + _UNPACK * 32 / c.out_bits / cpu.lanes(32)
+    pace = np.asarray(0.25)
+    if c.packed_bits is not None:
+        pace = pace + _unpacking(c, columns) * 32 / c.out_bits / cpu.lanes(32)
     again = pace * width * area * -(-t.row_tiles // t.row_block)
     before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
     cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from spaces.ir import tvm_compat
 from spaces.ir.guard import Unsuitable
+from spaces.passes.arithmetic.code_tables import BYTES
 from spaces.passes.dots.mixed_copies import MIXES
 from spaces.passes.padded_weights import PADDED_AHEAD
 from spaces.templates.base import Knobs
@@ -38,7 +40,8 @@ def pack_operands(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -
             schedule.annotate(blocks[operand], tvm_compat.PREPROC, 1)
         if layout is not None:
             if c.operands[operand].packed_bits is not None:
-                _pack_sources(schedule, blocks[operand], c.axes[c.column].dims[operand], width)
+                column = c.axes[c.column].dims[operand]
+                _pack_sources(schedule, blocks[operand], column, width, k.in_words(knobs))
             zero = zeros_like(schedule, stages.main, operand) if constant else None
             schedule.transform_layout(stages.main, ("read", operand), layout, pad_value=zero)
         if constant:
@@ -46,11 +49,12 @@ def pack_operands(schedule: Any, c: Contraction, knobs: Knobs, stages: Stages) -
     return blocks
 
 
-def _pack_sources(schedule: Any, stage: Any, dim: int | None, width: int) -> None:
+def _pack_sources(schedule: Any, stage: Any, dim: int | None, width: int, in_words: bool) -> None:
     """Pack ahead what a stage makes its numbers of, in panels as those of the stage.
 
     Args:
         dim: dimension of what the stage writes along which panels have `width` numbers.
+        in_words: whether bytes of two codes lie in words, which a table looks up.
 
     Raises:
         Unsuitable: a source has no such dimension.
@@ -61,8 +65,17 @@ def _pack_sources(schedule: Any, stage: Any, dim: int | None, width: int) -> Non
         raise Unsuitable("packed weights cannot be packed along this axis")
     for number, (place, region) in enumerate(zip(places, block.reads, strict=True)):
         others = [d for d in range(len(region.region)) if d != place]
-        pack_ahead(schedule, stage, number, panels(place, width, others))
+        grouped = others[-1] if in_words and _has_words(block, region, others) else None
+        pack_ahead(schedule, stage, number, panels(place, width, others, grouped, BYTES))
     schedule.annotate(stage, PADDED_AHEAD, 1)
+
+
+def _has_words(stage: Any, region: Any, others: Sequence[int]) -> bool:
+    """Whether what a stage reads is bytes of two of its numbers each, whole words of them."""
+    sizes = [tvm_compat.param_shape(t) or [] for t in (stage.writes[0].source, region.source)]
+    numbers, stored = (prod(int(size) for size in shape) for shape in sizes)
+    codes = str(region.source.dtype) == "uint8" and numbers == 2 * stored
+    return codes and bool(others) and int(sizes[1][others[-1]]) % BYTES == 0
 
 
 def place_stages(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from spaces.passes.arithmetic.code_tables import LANES as LOOKED_UP
 from spaces.targets.cpu import Cpu
 from spaces.templates.base import Columns
 from spaces.templates.contraction.shape import Contraction
@@ -96,6 +97,12 @@ class Tiling:
     padded_columns: Any
     padded_depth: Any
     chunks: Any
+
+
+def in_words(knobs: Mapping[str, Any]) -> Any:
+    """Whether settings have codes of 4 bits in words, as `spaces.passes.arithmetic.code_tables`
+    wants them: those whose vectors it looks up."""
+    return knobs[LANES] == LOOKED_UP
 
 
 def in_threads(knobs: Mapping[str, Any]) -> Any:

@@ -100,6 +100,21 @@ def bytes_as_floats() -> Any:
     return te.create_prim_func([x, real], index_dtype_override="int64")
 
 
+def codes() -> Any:
+    from tvm import te
+
+    from spaces.lowering.weights.codes import take_code
+
+    x = te.placeholder((2, 128), "uint8", name="x")
+
+    def element(k: Any, n: Any) -> Any:
+        byte = x[k // 8, n * 4 + k % 8 // 2].astype("int32")
+        return take_code(byte, "int32", k % 2, 4).astype("float32") - 8.0
+
+    made = te.compute((16, 32), element, name="made")
+    return te.create_prim_func([x, made], index_dtype_override="int64")
+
+
 def sums_of(factors: str, summed: str) -> Any:
     from tvm import te
 
@@ -150,6 +165,7 @@ PROGRAMS = {
     "halves": lambda: sums_of("bfloat16", "float32"),
     "bytes": lambda: sums_of("int8", "int32"),
     "gate": gate,
+    "codes": codes,
     "bytes_of_floats": bytes_of_floats,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from spaces.design_space.knob_space import KnobSpace
 from spaces.ir import tvm_compat
 from spaces.lowering.extract_tasks import extract
 from spaces.lowering.relax_rewrite import tir_calls
+from spaces.passes.arithmetic.code_tables import LANES
 from spaces.passes.cpu_passes import before_compile
 from spaces.targets.target import resolve_target
 from spaces.templates.contraction import register_tile as k
@@ -26,6 +27,7 @@ from tests.contracts.programs import write_down
 from tests.spaces.frontends.onnx.beside_onnxruntime import Array, lowered
 from tests.spaces.frontends.onnx.beside_onnxruntime import compare as compare_with_onnxruntime
 from tests.spaces.frontends.onnx.packed_networks import floats, product, unpack
+from tests.spaces.templates.contraction.test_pair_products import assembly
 from tests.spaces.templates.open_programs import draw_feasible
 from tuner.dynamic.shapes import joint
 from tuner.task import Task
@@ -34,6 +36,7 @@ pytestmark = pytest.mark.tvm
 
 long = pytest.mark.long
 CPU = resolve_target("llvm", cores=2)
+WIDE = '{"kind":"llvm","mcpu":"skylake-avx512","num-cores":2}'
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Program:
     zeros: str
     said: Mapping[str, Any]
     rows: int = 3
+    target: str = CPU
 
     @cached_property
     def file(self) -> tuple[Any, dict[str, Array]]:
@@ -61,12 +65,12 @@ class Program:
 
     @cached_property
     def module(self) -> Any:
-        return lowered(self.file[0], CPU)
+        return lowered(self.file[0], self.target)
 
     @cached_property
     def task(self) -> Task:
         shapes = () if self.rows else joint([("m", (1, 6, 40))])
-        (task,) = extract(self.module, CPU, shapes=shapes)
+        (task,) = extract(self.module, self.target, shapes=shapes)
         return task
 
     @cached_property
@@ -153,6 +157,19 @@ def test_a_kernel_reads_its_weight_packed(name: str) -> None:
     read = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in found.packing.packed)
     stored = sum(program.constants()[p.position - 1].nbytes for p in found.packing.packed)
     assert read * columns == stored * -(-columns // width) * width
+
+
+@pytest.mark.parametrize("inside", WAYS.values(), ids=[*WAYS])
+@pytest.mark.parametrize("name", ["of 4 bits", "zero points", "open rows"])
+def test_vectors_of_codes_of_4_bits_are_looked_up(name: str, inside: int) -> None:
+    program = replace(PROGRAMS[name], target=WIDE)
+    wanted = {"pack_inside": inside, "lanes": LANES, "unroll": 8}
+    (knobs,) = draw_feasible(program.template, 1, **wanted)
+    found = split(program.write(knobs))
+    assert found is not None
+    code = assembly(found.module["main"], WIDE)
+    assert "vperm" in code
+    assert "vcvtdq2ps" not in code or name == "zero points"  # which are converted themselves
 
 
 @pytest.mark.parametrize("name", ["columns of no panel", "open rows, columns of no panel"])
