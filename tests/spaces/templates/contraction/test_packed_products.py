@@ -190,6 +190,56 @@ def test_a_weight_whose_terms_are_of_any_block_is_unpacked_before_its_product() 
     assert k.IN_STEP not in template.choices[k.PACK_INSIDE]
 
 
+@pytest.mark.parametrize(
+    ("said", "scales"),
+    [
+        ("axis = 0, block_size = 16", (4, 48)),
+        ("axis = 1", (48,)),
+        ("axis = 1, block_size = 16", (64, 3)),
+    ],
+    ids=["blocks of terms", "a scale of a column", "blocks of columns"],
+)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_weight_in_the_form_of_onnx_is_unpacked_in_its_product(
+    said: str, scales: tuple[int, ...], zeros: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 16, (64, 48))
+    middles = rng.integers(0, 16, scales) if zeros else np.full(scales, 0)
+    element = onnx.TensorProto.UINT4
+    operands = "codes, scales, zeros" if zeros else "codes, scales"
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21]> g (float[3, 64] x) => (float[3, 48] y) {{
+        w = DequantizeLinear<{said}>({operands}) y = MatMul(x, w) }}"""
+    )
+    by = rng.random(scales).astype("float32")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(by, "scales"))
+    proto.graph.initializer.extend(
+        onnx.helper.make_tensor(name, element, each.shape, each.reshape(-1).tolist())
+        for name, each in {"codes": codes, "zeros": middles}.items()
+        if name in operands
+    )
+
+    def exactly(_proto: Any, fed: Mapping[str, Array]) -> list[Array]:
+        spread = [
+            np.broadcast_to(_spread(each, codes.shape), codes.shape) for each in (by, middles)
+        ]
+        return [(fed["x"] @ ((codes - spread[1]) * spread[0])).astype("float32")]
+
+    compare_with_onnxruntime(proto, {"x": floats(3, 64)}, peer=exactly, within=1e-4)
+    (task,) = extract(lowered(proto, CPU), CPU)
+    choices = contraction_templates(task, match_contraction(task))[0].choices
+    of_columns = said == "axis = 1, block_size = 16"  # a panel would have parts of blocks
+    assert (k.PACK_INSIDE in choices) != of_columns
+
+
+def _spread(each: Array, shape: tuple[int, ...]) -> Array:
+    """Numbers of blocks, repeated until there is one for each element along every axis."""
+    for axis, size in enumerate(each.shape if each.ndim == 2 else ()):
+        each = np.repeat(each, shape[axis] // size, axis)
+    return each
+
+
 def test_a_weight_that_is_padded_before_its_product_is_no_packed_one() -> None:
     """Tests for padding of another kind than that of panels are not left out."""
     rng = np.random.default_rng(0)

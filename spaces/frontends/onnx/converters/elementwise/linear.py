@@ -118,19 +118,33 @@ def _packed(node: Node, builder: Any, dtype: str) -> Any | None:
         return None
     if point is not None and (zeros is None or point.narrow != x.narrow):
         return None
-    codes, first = pack(array, x.narrow), FIRST[x.narrow]
-    middle = constant((np.asarray(0 if zeros is None else zeros, "int32") - first).astype("uint8"))
-    spread = [_places(node, value) for value in (scale.dims, middle.value.shape)]
+    along = _axis_of_bytes(node, scale.dims)
+    codes, first = pack(np.moveaxis(array, along, -1), x.narrow), FIRST[x.narrow]
+    middles = (np.asarray(0 if zeros is None else zeros, "int32") - first).astype("uint8")
+    spread = [_places(node, value) for value in (scale.dims, middles.shape)]
+    alike = np.unique(middles)
 
-    def compute(table: Any, scales: Any, zero: Any) -> Any:
+    def compute(table: Any, scales: Any, *middle: Any) -> Any:
         def number(*place: Any) -> Any:
             by, none = (at(place) for at in spread)
-            real = codes.read(table, place) - zero[none].astype(_REAL)
+            code = codes.read(table, (*place[:along], *place[along + 1 :], place[along]))
+            real = code - (middle[0][none].astype(_REAL) if middle else float(alike[0]))
             return (real * scales[by].astype(_REAL)).astype(dtype)
 
         return te.compute(array.shape, number, name="unpacked")
 
-    return emit_unpacked(builder, compute, codes.tensor, scale.tensor(builder), middle)
+    more = [constant(middles)] if alike.size > 1 else []
+    return emit_unpacked(builder, compute, codes.tensor, scale.tensor(builder), *more)
+
+
+def _axis_of_bytes(node: Node, scales: Any) -> int:
+    """The axis along which numbers share a byte: of a matrix that of the sums, so that a product
+    reads whole bytes. Blocks lie along it, scales of columns across it; else it is the last."""
+    rank, axis = len(node.shape(0)), _axis(node)
+    if _block(node):
+        return axis
+    columns = len(scales) == 1 and as_int(scales[0]) != 1
+    return 1 - axis if rank == 2 and columns else rank - 1
 
 
 def _places(node: Node, dims: Any) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
