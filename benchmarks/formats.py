@@ -7,7 +7,8 @@
 Rows of language models are those of `benchmarks.language_models`. Each other row is an ONNX file
 with one product, tuned by `tuner tune` within the budget and written as a library, as its user
 would do it. Then each side runs in a process of its own, in turns with 0.15 s between them. Rows of
-halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the same file.
+halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the same file: `MatMulNBits`,
+or `DequantizeLinear` and `MatMul` (`QDQ`), of which onnxruntime rounds the rows to bytes.
 
 `ratio` is our time over the other's, of medians. `share_of_copy`, where there are few rows, is what
 a second reads of the weights over what copying so many bytes moves, reads and writes, on all cores,
@@ -46,7 +47,7 @@ class Product:
     """One row.
 
     Attributes:
-        kind: `float16`, `bfloat16`, `int4`, or `float32`, which halves race.
+        kind: `float16`, `bfloat16`, `int4`, `int4 QDQ`, or `float32`, which halves race.
         level: `accuracy_level` of a product of 4 bits.
     """
 
@@ -68,6 +69,7 @@ PRODUCTS = (
     *(Product(kind, 1, 4096, 4096) for kind in ("float16", "bfloat16")),
     *(Product("int4", m, 4096, 4096, level) for level in (0, 4) for m in (1, 8, 128)),
     Product("int4", 1, 4096, 11008, 4),
+    *(Product("int4 QDQ", m, 4096, 4096) for m in (1, 8)),
 )
 
 
@@ -105,7 +107,7 @@ def _row(
             row |= tune_file(ours, runs / product.name.replace(" ", "-"), target,
                              options.time_budget)  # fmt: skip
             peer = ("onnxruntime", ours)
-            if product.kind != "int4":
+            if product.kind not in _OF_CODES:
                 wide = Product("float32", product.rows, product.depth, product.columns)
                 _write(wide, other)
                 run = runs / f"{wide.name} beside {product.kind}".replace(" ", "-")
@@ -146,7 +148,7 @@ def _write(product: Product, folder: Path) -> int:
     folder.mkdir()
     rng = np.random.default_rng(0)
     x = rng.standard_normal((product.rows, product.depth)).astype("float32")
-    nodes, weights, exact = (_packed if product.kind == "int4" else _plain)(product, rng)
+    nodes, weights, exact = _OF_CODES.get(product.kind, _plain)(product, rng)
     element = TensorProto.FLOAT
     graph = helper.make_graph(
         nodes, "product",
@@ -154,8 +156,8 @@ def _write(product: Product, folder: Path) -> int:
         [helper.make_tensor_value_info("y", element, (product.rows, product.columns))],
         weights,
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "model.onnx")
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), folder / "model.onnx")
     y = (x.astype("float64") @ exact).astype("float32")
     np.savez(folder / "samples.npz", **{"0 in x": x, "0 out 0": y})
     about = {"inputs": ["x"], "samples": [{}], "tuned": {}}
@@ -199,6 +201,30 @@ def _packed(product: Product, rng: np.random.Generator) -> tuple[list[Any], list
         [numpy_helper.from_array(codes, "w"), numpy_helper.from_array(scales, "s")],
         exact,
     )
+
+
+def _blocked(product: Product, rng: np.random.Generator) -> tuple[list[Any], list[Any], Any]:
+    """As of `_plain`: a product of 4 bits in ONNX's own operators."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    shape = (product.depth, product.columns)
+    codes = rng.integers(-8, 8, shape).astype("int8")
+    nibbles = codes.reshape(-1, 2).astype("uint8") & 15
+    stored = nibbles[:, 0] | nibbles[:, 1] << 4
+    scales = (rng.random((product.depth // _BLOCK, shape[1])) / shape[0] ** 0.5).astype("float32")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["t"], axis=0, block_size=_BLOCK),
+        helper.make_node("MatMul", ["x", "t"], ["y"]),
+    ]
+    weights = [
+        helper.make_tensor("w", TensorProto.INT4, shape, stored.tobytes(), raw=True),
+        numpy_helper.from_array(scales, "s"),
+    ]
+    return nodes, weights, codes * np.repeat(scales, _BLOCK, axis=0).astype("float64")
+
+
+_OF_CODES = {"int4": _packed, "int4 QDQ": _blocked}
+"""What makes products of 4 bits, by kind."""
 
 
 if __name__ == "__main__":
