@@ -9,6 +9,7 @@ from typing import Any
 from spaces.frontends.model import Model
 from spaces.ir import tvm_compat
 from spaces.lowering.lower import infer
+from spaces.lowering.weights.byte_rows import allow_rounding
 from spaces.lowering.weights.constants import give_packed, hold_packed
 from spaces.precision.eight_bits import in_eight_bits
 from spaces.precision.floats import TYPES, in_float
@@ -51,7 +52,8 @@ def on_inferred(model: Model, change: Callable[[Any], Any]) -> Any:
 
 
 def _convert(graph: Any, precision: Precision) -> Any:
-    return _tidy(with_products(graph, _change_of(precision)))
+    changed = with_products(graph, _change_of(precision))
+    return _tidy(allow_rounding(changed) if precision.name == "int8" else changed)
 
 
 def _change_of(precision: Precision) -> Change:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
-    emit_unpacked,
+    Matrix,
+    emit_matrix,
     pack,
 )
 from spaces.frontends.precision import in_type
@@ -19,7 +20,7 @@ from spaces.precision.products import Array, is_matrix_product, weight_of
 
 BLOCK = 32
 """Terms that share a scale."""
-_BITS, _MIDDLE = 4, 8
+_MIDDLE = 8
 
 
 def in_four_bits(builder: Any, product: Any, _place: int) -> Any:
@@ -30,7 +31,8 @@ def in_four_bits(builder: Any, product: Any, _place: int) -> Any:
         return None
     codes, scales = quantize(weight)
     rows = product.args[0]
-    weights = _unpack(builder, codes, scales, len(weight), tvm_compat.param_dtype(rows))
+    matrix = Matrix(pack(codes, "int4"), constant(scales), len(weight), len(codes), BLOCK)
+    weights = emit_matrix(builder, matrix, tvm_compat.param_dtype(rows))
     sums = builder.emit(sum_in(product, [rows, weights], WIDE))
     return in_type(builder, sums, tvm_compat.param_dtype(product))
 
@@ -54,21 +56,3 @@ def quantize(weight: Array) -> tuple[Array, Array]:
         steps = np.where(scales == 0, 0, np.rint(blocks / scales))
     codes = np.clip(np.nan_to_num(steps), -_MIDDLE, _MIDDLE - 1).astype("int32")
     return codes.reshape(columns, -1), scales[..., 0].astype(WIDE)
-
-
-def _unpack(builder: Any, codes: Array, scales: Array, depth: int, dtype: str) -> Any:
-    """The weights of (terms, columns) that codes stand for."""
-    from tvm import te
-
-    packed = pack(codes, "int4")
-    columns = len(codes)
-
-    def unpack(table: Any, scale: Any) -> Any:
-        def weight(row: Any, column: Any) -> Any:
-            code = packed.read(table, (column, row))
-            real = (code - float(_MIDDLE)) * scale[column, row // BLOCK].astype(WIDE)
-            return real.astype(dtype)
-
-        return te.compute((depth, columns), weight, name="unpacked")
-
-    return emit_unpacked(builder, unpack, packed.tensor, constant(scales))

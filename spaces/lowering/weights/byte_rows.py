@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spaces.ir import tvm_compat
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import WIDE
 from spaces.lowering.relax_rewrite import FUSES, FUSES_AFTER
 from spaces.lowering.weights.codes import Codes, take_code
 from spaces.lowering.weights.constants import GRAPH, UNPACKS
 from spaces.targets.cpu import GROUP
 
-ROUNDED_ROWS = "tuner.rows_in_bytes"
-"""Attribute of a program that unpacks a weight whose product may round its rows: bits, numbers of a
-block, rows and columns of the weight. Its operands: codes, scales, and zero points if any."""
+BLOCKS, ROUNDS_ROWS = "tuner.blocks", "tuner.rows_in_bytes"
+"""Attributes of a program that unpacks a weight in blocks: bits, numbers of a block, rows and
+columns of the weight; and whether its product may round its rows. Its operands: codes, scales, and
+zero points if any."""
 _MOST_ROWS, _ROWS = 8, 4
 """Of a tile of rows, which are padded so that tiles are full; of a number that is not known. A
 product reads no more of them than there are, see `spaces.templates.block_products`."""
@@ -58,8 +59,18 @@ class _Weight:
         return take_code(byte, "uint8", place % run // GROUP, self.bits)
 
 
+def allow_rounding(module: Any) -> Any:
+    """A module all of whose products of weights in blocks may round their rows."""
+
+    def allow(function: Any) -> Any:
+        inside = tvm_compat.attribute(function, BLOCKS) is not None
+        return function.with_attr(ROUNDS_ROWS, True) if inside else function
+
+    return rewrite.with_prim_funcs(module, allow)
+
+
 def round_rows(module: Any) -> Any:
-    """A module whose products of such weights have rows of bytes."""
+    """A module whose products of weights that allow it have rows of bytes."""
     from tvm.relax.analysis import get_var2val
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -85,8 +96,10 @@ def round_rows(module: Any) -> Any:
 def _read(module: Any, value: Any) -> _Weight | None:
     if not tvm_compat.is_call_tir(value):
         return None
-    said = tvm_compat.attribute(module[value.args[0]], ROUNDED_ROWS)
-    if said is None:
+    said, rounds = (
+        tvm_compat.attribute(module[value.args[0]], name) for name in (BLOCKS, ROUNDS_ROWS)
+    )
+    if said is None or not rounds:
         return None
     bits, block, depth, columns = map(int, said)
     operands = tuple(value.args[1].fields)

@@ -16,7 +16,9 @@ from typing import Any
 from spaces.frontends.onnx.contributed.text import has, read_attribute
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     FIRST,
+    Matrix,
     count_bits,
+    emit_matrix,
     emit_unpacked,
     pack,
     within,
@@ -25,7 +27,6 @@ from spaces.frontends.onnx.node import Convert, Node, Value
 from spaces.frontends.precision import in_type
 from spaces.ir import tvm_compat
 from spaces.ir.element_types import WIDE, is_float
-from spaces.lowering.weights.byte_rows import ROUNDED_ROWS
 from spaces.lowering.weights.codes import Codes
 
 _BITS = (2, 4, 8)
@@ -92,8 +93,6 @@ def _product(node: Node, builder: Any) -> Any:
 
 def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) -> Any:
     """The weights of a product, of (depth, columns)."""
-    from tvm import te
-
     bits, block = _read_bits(node), _read_block(node, 0)
     blocks, blob = -(-depth // block), block * bits // 8
     _check(node, 1, (columns, blocks, blob))
@@ -104,23 +103,9 @@ def _unpacked(node: Node, builder: Any, dtype: str, columns: int, depth: int) ->
     groups = node.operand(4).tensor(builder) if has(node, 4) else None
     if groups is not None and _elements(node, 4) < depth:
         raise node.refused("its g_idx has too few numbers")
-    more = [part for part in (None if zeros is None else zeros.tensor, groups) if part is not None]
-
-    def unpack(packed: Any, scale: Any, *rest: Any) -> Any:
-        def weight(row: Any, column: Any) -> Any:
-            group = (
-                row // block if groups is None else within(rest[-1][row].astype("int64"), blocks)
-            )
-            zero = 2.0 ** (bits - 1) if zeros is None else zeros.read(rest[0], (column, group))
-            real = (codes.read(packed, (column, row)) - zero) * scale[column, group].astype(WIDE)
-            return real.astype(dtype)
-
-        return te.compute((depth, columns), weight, name="unpacked")
-
-    attrs: dict[str, Any] = {}
-    if groups is None and int(read_attribute(node, "accuracy_level", 0)) == IN_BYTES:
-        attrs[ROUNDED_ROWS] = [bits, block, depth, columns]
-    return emit_unpacked(builder, unpack, codes.tensor, scales, *more, **attrs)
+    may_round = int(read_attribute(node, "accuracy_level", 0)) == IN_BYTES
+    matrix = Matrix(codes, scales, depth, columns, block, zeros, groups)
+    return emit_matrix(builder, matrix, dtype, rounds_rows=may_round)
 
 
 def _read_zeros(node: Node, builder: Any, bits: int, shape: Sequence[int]) -> Codes | None:

@@ -16,7 +16,9 @@ from spaces.frontends.onnx.converters.elementwise.casts import BYTE_FLOATS, KEPT
 from spaces.frontends.onnx.converters.elementwise.conversions import name_type
 from spaces.frontends.onnx.converters.elementwise.packed_codes import (
     FIRST,
+    Matrix,
     count_bits,
+    emit_matrix,
     emit_unpacked,
     pack,
 )
@@ -118,6 +120,8 @@ def _packed(node: Node, builder: Any, dtype: str) -> Any | None:
         return None
     if point is not None and (zeros is None or point.narrow != x.narrow):
         return None
+    if (matrix := _read_matrix(node)) is not None:
+        return emit_matrix(builder, matrix, dtype)
     along = _axis_of_bytes(node, scale.dims)
     codes, first = pack(np.moveaxis(array, along, -1), x.narrow), FIRST[x.narrow]
     middles = (np.asarray(0 if zeros is None else zeros, "int32") - first).astype("uint8")
@@ -135,6 +139,24 @@ def _packed(node: Node, builder: Any, dtype: str) -> Any | None:
 
     more = [constant(middles)] if alike.size > 1 else []
     return emit_unpacked(builder, compute, codes.tensor, scale.tensor(builder), *more)
+
+
+def _read_matrix(node: Node) -> Matrix | None:
+    """The matrix of a product that large constants of less than a byte stand for, in blocks of its
+    terms; None of anything else."""
+    x, scale, point = node.operand(0), node.operand(1), node.input(2)
+    block, array, scales = _block(node), x.array, scale.array
+    if array is None or scales is None or array.ndim != 2 or not block or _axis(node) != 0:
+        return None
+    depth, columns = array.shape
+    if scales.shape != (-(-depth // block), columns):
+        return None
+    zeros = None
+    if point is not None or not FIRST[x.narrow]:  # of signed numbers the middle code is zero
+        values = np.zeros(scales.shape) if point is None else np.asarray(point.array)
+        zeros = pack(values.T, x.narrow)
+    codes, by = pack(array.T, x.narrow), constant(np.ascontiguousarray(scales.T))
+    return Matrix(codes, by, depth, columns, block, zeros)
 
 
 def _axis_of_bytes(node: Node, scales: Any) -> int:

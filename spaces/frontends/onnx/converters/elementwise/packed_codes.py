@@ -5,11 +5,14 @@ Constants stay packed in the module, see `spaces.lowering.weights.constants`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from spaces.ir.element_types import WIDE
 from spaces.lowering.relax_rewrite import constant
+from spaces.lowering.weights.byte_rows import BLOCKS, ROUNDS_ROWS
 from spaces.lowering.weights.codes import Codes
 from spaces.lowering.weights.constants import UNPACKS
 
@@ -55,3 +58,57 @@ def emit_unpacked(builder: Any, compute: Any, *operands: Any, **attrs: Any) -> A
     return builder.emit_te(
         compute, *operands, primfunc_name_hint="unpacked", primfunc_attrs={UNPACKS: True, **attrs}
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix of (depth, columns) in packed numbers, with a scale for each block of a column.
+
+    Attributes:
+        codes: of (columns, depth), or of more places than that.
+        scales: a tensor of (columns, blocks), of any floats.
+        zeros: codes of zero, of (columns, blocks); None where that is the middle code.
+        groups: a tensor of the number of the block that each row is in; None where a block has
+            neighbours.
+    """
+
+    codes: Codes
+    scales: Any
+    depth: int
+    columns: int
+    block: int
+    zeros: Codes | None = None
+    groups: Any = None
+
+
+def emit_matrix(builder: Any, matrix: Matrix, dtype: str, *, rounds_rows: bool = False) -> Any:
+    """The matrix in a type of floats.
+
+    Args:
+        rounds_rows: whether the product that reads it may round its rows, see
+            `spaces.lowering.weights.byte_rows`.
+    """
+    from tvm import te
+
+    m, bits = matrix, matrix.codes.bits
+    blocks = -(-m.depth // m.block)
+    more = [
+        *([] if m.zeros is None else [m.zeros.tensor]),
+        *([] if m.groups is None else [m.groups]),
+    ]
+
+    def unpack(packed: Any, scale: Any, *rest: Any) -> Any:
+        def number(row: Any, column: Any) -> Any:
+            block = row // m.block
+            if m.groups is not None:
+                block = within(rest[-1][row].astype("int64"), blocks)
+            zero = 2.0 ** (bits - 1) if m.zeros is None else m.zeros.read(rest[0], (column, block))
+            real = (m.codes.read(packed, (column, row)) - zero) * scale[column, block].astype(WIDE)
+            return real.astype(dtype)
+
+        return te.compute((m.depth, m.columns), number, name="unpacked")
+
+    attrs: dict[str, Any] = {}
+    if m.groups is None:
+        attrs = {BLOCKS: [bits, m.block, m.depth, m.columns], ROUNDS_ROWS: rounds_rows}
+    return emit_unpacked(builder, unpack, m.codes.tensor, m.scales, *more, **attrs)
