@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 
 from spaces.design_space.knob_space import KnobSpace
@@ -15,6 +18,7 @@ from spaces.targets.cpu import cpu_of
 from spaces.targets.target import resolve_target
 from spaces.templates.registry import templates_of
 from tests.contracts.programs import write_down
+from tests.spaces.frontends.onnx import packed_networks as packed
 from tests.spaces.precision.typed_models import (
     INNER,
     LLVM,
@@ -30,6 +34,7 @@ from tests.spaces.precision.typed_models import (
     parsed,
 )
 from tests.spaces.templates.contraction.test_pair_products import wrong
+from tuner.dynamic.shapes import joint
 from tuner.errors import TunerError
 from tuner.precision import Precision
 
@@ -169,3 +174,41 @@ def test_samples_without_a_finite_range_are_refused() -> None:
     x = np.full((5, WIDTH), np.inf, "float32")
     with pytest.raises(TunerError, match=r"--calibrate: .* not finite"):
         calibrate(imported(only()), resolve_target(LLVM), [[x]])
+
+
+VNNI = '{"kind":"llvm","mcpu":"cascadelake","num-cores":1}'
+
+
+@pytest.mark.parametrize("form", ["MatMulNBits", "DequantizeLinear"])
+def test_rows_of_products_with_packed_weights_become_bytes_of_blocks(form: str) -> None:
+    """The programs are those of a file that allows it with `accuracy_level`."""
+    sizes = {"columns": 48, "depth": 64}
+    allowed, as_it_is = (packed.product(4, 32, accuracy_level=n, **sizes)[0] for n in (4, 0))
+    rows = {"m": (1, 8)}
+    shapes = joint([*rows.items()])
+    proto = as_it_is if form == "MatMulNBits" else blocked_product(**sizes)
+    model = imported(proto, rows)
+    found, wanted, before = (
+        {task.key for task in extract(lower(each.module, VNNI), VNNI, shapes=shapes)}
+        for each in (in_precision(model, INT8), imported(allowed, rows), model)
+    )
+    assert found == wanted
+    assert not found & before
+
+
+def blocked_product(columns: int, depth: int) -> Any:
+    """A product with a weight of 4 bits in blocks, in ONNX's own operators."""
+    codes = np.random.default_rng(0).integers(-8, 8, (depth, columns))
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g (float[m, {depth}] x) => (float[m, {columns}] y) {{
+        w = DequantizeLinear<axis = 0, block_size = 32>(codes, scales) y = MatMul(x, w) }}"""
+    )
+    element = onnx.TensorProto.INT4
+    proto.graph.initializer.extend(
+        [
+            onnx.helper.make_tensor("codes", element, codes.shape, codes.reshape(-1).tolist()),
+            onnx.numpy_helper.from_array(np.abs(normal(depth // 32, columns)), "scales"),
+        ]
+    )
+    return proto
