@@ -45,6 +45,9 @@ _OF_OTHERS = "s_tir.LowerAsyncDMA"
 """A pass that comes with that setting and makes of a row that one thread copies ahead what Hexagon
 has: code for CUDA cannot say it."""
 _BLOCKS = "blockIdx."
+_UNNAMED, _NO_BOUNDS = "tirx.disable_cse_tir", "Check failed: (eval_vec_)"
+"""TVM's setting without which common expressions get names, and what it says where it finds no
+bounds of a vector with a name."""
 
 
 def pass_config(target: Any) -> dict[str, bool]:
@@ -96,11 +99,9 @@ def cuda_pipeline() -> str:
             refuse_host_loops(module)
             module = without_odd_vectors(guard_sums(module))
             watch, config = CopyWatch(), _config_of(module)
-            with _with_config(config, watch.instrument()):
-                lowered = passes(module)
+            lowered = _run(passes, module, config, watch.instrument())
             if watch.uneven:
-                with _with_config(config):
-                    lowered = passes(without_copies_ahead(module, watch.uneven))
+                lowered = _run(passes, without_copies_ahead(module, watch.uneven), config)
             return lowered
 
         def retype(function: Any, _module: Any, _context: Any) -> Any:
@@ -153,6 +154,19 @@ def _config_of(module: Any) -> dict[str, bool]:
         if (target := function.attrs.get("target")) is not None:
             return pass_config(target)
     return {}
+
+
+def _run(passes: Any, module: Any, config: Mapping[str, bool], *instruments: Any) -> Any:
+    """What TVM's passes make of a module: without names for common expressions where one of these
+    is a vector that tells places in shared memory, of which `ThreadSync` finds no bounds."""
+    try:
+        with _with_config(config, *instruments):
+            return passes(module)
+    except Exception as error:  # TVM raises whatever its C++ side threw
+        if _NO_BOUNDS not in str(error):
+            raise
+    with _with_config({**config, _UNNAMED: True}, *instruments):
+        return passes(module)
 
 
 def _with_config(config: Mapping[str, bool], *instruments: Any) -> Any:

@@ -217,3 +217,36 @@ def test_what_is_known_to_have_blocks_is_not_asked_for(monkeypatch: pytest.Monke
     from tvm_ffi import structural_equal
 
     assert structural_equal(before, after)
+
+
+def copied_in_pairs() -> Any:
+    """Threads copy pairs of elements into shared memory. Both places have a part in common."""
+    import tvm
+    from tvm import te
+
+    x = te.placeholder((14, 12, 9), name="x")
+    near = te.compute((14, 6, 3), lambda i, j, k: x[i, j, k], name="near")
+    y = te.compute((42, 6), lambda i, j: near[i // 3, j, i % 3], name="y")
+    program = te.create_prim_func([x, y]).with_attr("global_symbol", "main")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": program}))
+    near, y = (schedule.get_sblock(name) for name in ("near", "y"))
+    block, thread = schedule.split(schedule.get_loops(y)[0], [1, None])
+    schedule.set_scope(near, 0, "shared")
+    schedule.compute_at(near, block)
+    _, fetching, pair = schedule.split(schedule.fuse(*schedule.get_loops(near)[-3:]), [3, 42, 2])
+    schedule.bind(block, "blockIdx.x")
+    for loop in (thread, fetching):
+        schedule.bind(loop, "threadIdx.x")
+    schedule.vectorize(pair)
+    return schedule.mod
+
+
+def test_vectors_of_places_in_shared_memory_need_no_names() -> None:
+    """TVM's own pipeline names them, and then finds no bounds of what threads access."""
+    import tvm
+
+    target = parse_target(CUDA)
+    with pytest.raises(Exception, match="eval_vec_"):
+        tvm.compile(copied_in_pairs(), target=target)
+    library = tvm.compile(copied_in_pairs(), target=target, tir_pipeline=tir_pipeline(target)).mod
+    assert "__syncthreads" in library.imports[0].inspect_source("cuda")
