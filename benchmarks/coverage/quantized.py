@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.byte_networks import mobilenet_v2, resnet50, write_network
 from benchmarks.coverage.made import write_calls
 from benchmarks.coverage.model_builder import VARIANTS, write_built
-from benchmarks.coverage.quantized_archives import KINDS, write_archive
+from benchmarks.coverage.quantized_archives import KINDS, write_archive, write_groups
 from benchmarks.encoder import encoder
 from tests.spaces.frontends.onnx.language_models import Sizes, llama, step
 from tests.spaces.frontends.onnx.quantizing_tools import (
@@ -196,6 +196,7 @@ FILES: Mapping[str, Write] = MappingProxyType(
             _in_whole, partial(dynamically, extra_options={"DefaultTensorType": 1})
         ),
         **{f"archive, {kind}": partial(write_archive, kind) for kind in KINDS},
+        "archive, rows of tokens, weights of 4 bits in groups": write_groups,
         **{
             f"{name}, {how}": partial(_whole, network, tool, within)
             for name, network in (

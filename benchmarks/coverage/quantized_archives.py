@@ -66,3 +66,37 @@ def write_archive(kind: str, folder: Path) -> None:
     network, x = Network().eval(), torch.randn(2, 3, 16, 16, generator=rng)
     torch.export.save(torch.export.export(network, (x,)), folder / "model.pt2")
     write_calls(folder, [{"x": x.numpy()}], [[network(x).numpy()]], within=_WITHIN)
+
+
+def write_groups(folder: Path) -> None:
+    """Write an archive of two products into a folder, with its call: weights of 4 bits in groups of
+    32, rows in 8 bits with a scale for each."""
+    import torch
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 -- registers the operators
+
+    known = torch.ops.quantized_decomposed
+    rng = torch.Generator().manual_seed(0)
+
+    def rounded(x: Any) -> Any:
+        found = known.choose_qparams_per_token_asymmetric(x, torch.int8)
+        rows = known.quantize_per_token(x, *found, -128, 127, torch.int8)
+        return known.dequantize_per_token(rows, *found, -128, 127, torch.int8, torch.float32)
+
+    class Product(torch.nn.Module):
+        def __init__(self, columns: int, depth: int) -> None:
+            super().__init__()
+            codes = torch.randint(-8, 8, (columns, depth), dtype=torch.int8, generator=rng)
+            self.register_buffer("codes", codes)
+            groups = (columns, depth // 32)
+            self.register_buffer("scales", torch.rand(groups, generator=rng) * 0.01 + 0.001)
+            self.register_buffer("zeros", torch.zeros(groups, dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            said = (self.scales, self.zeros, -8, 7, torch.int8, 32, torch.float32)
+            weight = known.dequantize_per_channel_group(self.codes, *said)
+            return torch.nn.functional.linear(rounded(x), weight)
+
+    network = torch.nn.Sequential(Product(256, 128), torch.nn.ReLU(), Product(128, 256)).eval()
+    x = torch.randn(2, 7, 128, generator=rng)
+    torch.export.save(torch.export.export(network, (x,)), folder / "model.pt2")
+    write_calls(folder, [{"input": x.numpy()}], [[network(x).numpy()]], within=_WITHIN)

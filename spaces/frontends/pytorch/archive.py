@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from spaces.frontends.pytorch.quantized import list_formulas
 from spaces.frontends.quiet_import import hush
 from tuner.errors import TunerError, first_line
 from tuner.files.model_file import check_file
@@ -104,13 +105,20 @@ def core_program(program: Any, path: Path) -> Any:
     _forget_derived_ranges(program)
     try:
         with hush():
-            core = program.run_decompositions()
+            core = program.run_decompositions(_decompositions(program))
     except Exception as error:  # decompositions raise whatever they meet
         raise TunerError(f"{path}: PyTorch cannot decompose it: {first_line(error)}") from error
     _refuse_training(core, path)
     _refuse_mutation(core, path)
     _drop_constant_arguments(core, path)
     return core
+
+
+def _decompositions(program: Any) -> dict[Any, Any]:
+    """Formulas by operator: PyTorch's, and of what its quantizers write."""
+    import torch
+
+    return {**torch.export.default_decompositions(), **list_formulas(program)}
 
 
 def _forget_derived_ranges(program: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from spaces.frontends.module_source import LEAST_EXPORTED
 from spaces.frontends.onnx.model import OnnxSource, read_onnx_proto
 from spaces.frontends.pytorch.dims import NAMES_NOTE, with_named_symbols
+from spaces.frontends.pytorch.quantized import without_groups
 from spaces.frontends.quiet_import import hush
 from tuner.checks import LARGEST
 from tuner.errors import TunerError
@@ -64,7 +65,8 @@ def _export(program: Any, refused: TunerError) -> Any:
         ) from error
     try:
         with hush():
-            proto = torch.onnx.export(program, dynamo=True, verbose=False).model_proto
+            core = without_groups(program)
+            proto = torch.onnx.export(core, dynamo=True, verbose=False).model_proto
     except Exception:  # it raises many kinds on what ONNX cannot say
         raise refused from None
     if _fed(program) != [i.name for i in proto.graph.input] or _list_types(program) != _types(

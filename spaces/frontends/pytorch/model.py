@@ -20,6 +20,7 @@ from spaces.frontends.pytorch.by_onnx import read_by_onnx
 from spaces.frontends.pytorch.dims import NAMES_NOTE, read_kept_names, with_named_dims
 from spaces.frontends.pytorch.experts import expert_converters
 from spaces.frontends.pytorch.products import product_converters
+from spaces.frontends.pytorch.quantized import group_converters
 from spaces.frontends.pytorch.sums import sum_converters
 from spaces.frontends.quiet_import import hush
 from spaces.ir import tvm_compat
@@ -61,7 +62,12 @@ def _import(program: Any, path: Path) -> Any:
     Raises:
         TunerError: it does not know an operator, or does not do what PyTorch does.
     """
-    converters = {**product_converters(), **sum_converters(), **expert_converters()}
+    converters = {
+        **product_converters(),
+        **sum_converters(),
+        **expert_converters(),
+        **group_converters(program),
+    }
     _check_operators(program, path, tvm_compat.list_torch_operators().union(converters))
     try:
         with hush():

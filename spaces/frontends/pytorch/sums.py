@@ -28,6 +28,8 @@ def sum_converters() -> dict[str, Converter]:
     known = tvm_compat.list_torch_operators()
     return {
         "cumsum.default": _running_sum,
+        "amax.default": _extreme,
+        "amin.default": _extreme,
         **{name: _widened(name) for name in _SUMS if name in known},
     }
 
@@ -71,6 +73,16 @@ def _running_sum(node: Any, importer: Any) -> Any:
     wide = in_type(importer.block_builder, given, WIDE if dtype in HALVES else dtype)
     found = importer.block_builder.emit(relax.op.cumsum(wide, node.args[1]))
     return in_type(importer.block_builder, found, dtype)
+
+
+def _extreme(node: Any, importer: Any) -> Any:
+    """The largest or the least number along some axes, or of all."""
+    from tvm import relax
+
+    x, axes, keeps = (*node.args, [], False)[:3] if len(node.args) < 3 else node.args
+    pick = relax.op.max if "amax" in str(node.target) else relax.op.min
+    keeps = bool(node.kwargs.get("keepdim", keeps))
+    return importer.block_builder.emit(pick(importer.env[x], axis=[*axes] or None, keepdims=keeps))
 
 
 def _find_type(node: Any) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage.quantized import FILES
+from benchmarks.coverage.quantized_archives import KINDS
 from tests.needed import needed_package
 
 needed_package("torch")
 pytestmark = pytest.mark.tvm
 
 
-@pytest.mark.parametrize("kind", ["one scale for each tensor", "one scale for each channel"])
+@pytest.mark.parametrize("kind", [*KINDS, "rows of tokens, weights of 4 bits in groups"])
 def test_what_is_quantized_is_read_where_nobody_imported_its_operators(
     kind: str, tmp_path: Path
 ) -> None:
