@@ -8,7 +8,8 @@ Rows of language models are those of `benchmarks.language_models`. Each other ro
 with one product, tuned by `tuner tune` within the budget and written as a library, as its user
 would do it. Then each side runs in a process of its own, in turns with 0.15 s between them. Rows of
 halves race our float32, those of 4 bits (blocks of 32) onnxruntime on the same file: `MatMulNBits`,
-or `DequantizeLinear` and `MatMul` (`QDQ`), of which onnxruntime rounds the rows to bytes.
+or `DequantizeLinear` and `MatMul` (`QDQ`), of which onnxruntime rounds the rows to bytes, and ours
+where it is told to (`level 4`: `--precision int8`).
 
 `ratio` is our time over the other's, of medians. `share_of_copy`, where there are few rows, is what
 a second reads of the weights over what copying so many bytes moves, reads and writes, on all cores,
@@ -48,7 +49,7 @@ class Product:
 
     Attributes:
         kind: `float16`, `bfloat16`, `int4`, `int4 QDQ`, or `float32`, which halves race.
-        level: `accuracy_level` of a product of 4 bits.
+        level: `accuracy_level` of a product of 4 bits: rows may be bytes at 4.
     """
 
     kind: str
@@ -63,13 +64,18 @@ class Product:
         level = f" level {self.level}" if self.level else ""
         return f"{self.kind}{level} {self.rows}x{self.depth}x{self.columns}"
 
+    @property
+    def flags(self) -> list[str]:
+        """Of `tuner tune`, where the file cannot say it."""
+        return ["--precision", "int8"] if self.kind == "int4 QDQ" and self.level else []
+
 
 PRODUCTS = (
     *(Product(kind, n, n, n) for kind in ("float16", "bfloat16") for n in (512, 1024)),
     *(Product(kind, 1, 4096, 4096) for kind in ("float16", "bfloat16")),
     *(Product("int4", m, 4096, 4096, level) for level in (0, 4) for m in (1, 8, 128)),
     Product("int4", 1, 4096, 11008, 4),
-    *(Product("int4 QDQ", m, 4096, 4096) for m in (1, 8)),
+    *(Product("int4 QDQ", m, 4096, 4096, level) for level in (0, 4) for m in (1, 8)),
 )
 
 
@@ -105,7 +111,7 @@ def _row(
         weight_bytes = _write(product, ours)
         try:
             row |= tune_file(ours, runs / product.name.replace(" ", "-"), target,
-                             options.time_budget)  # fmt: skip
+                             options.time_budget, more=product.flags)  # fmt: skip
             peer = ("onnxruntime", ours)
             if product.kind not in _OF_CODES:
                 wide = Product("float32", product.rows, product.depth, product.columns)

@@ -114,7 +114,7 @@ class _Vector:
         from tvm import tirx
         from tvm.ir import TensorLoad
 
-        if not rewrite.uses(scalar, [self.loop.loop_var]):
+        if not self._moves(scalar):
             return tirx.Broadcast(scalar, LANES)
         if (found := self._look_up(scalar)) is not None:
             self.looked_up = True
@@ -183,11 +183,11 @@ class _Vector:
 
     def _read_words(self, code: _Code) -> Any:
         """The words of a code of each lane, shifted until it is the lowest; None where the bytes of
-        a lane do not lie next to one another."""
+        a lane do not lie next to one another, or lanes take other codes of theirs."""
         from tvm import tirx
 
         place = list(code.load.indices)
-        if self._grow(code.load.source, place) != BYTES:
+        if self._moves(code.shift) or self._grow(code.load.source, place) != BYTES:
             return None
         *front, first = self._at(place, 0)
         byte = tirx.floormod(first, rewrite.constant(BYTES, first))

@@ -48,8 +48,25 @@ def scaled(code: Any, k: Any, n: Any) -> Any:
     return (code - 8.0) * ((k % 4).astype("float32") + 1.0)
 
 
-def unpacked(place: Place = in_words, number: Number = middle_off, lanes: int = 16) -> Any:
-    """A program that makes floats of codes, its columns in vectors of so many lanes."""
+def of_row(k: Any, n: Any) -> Any:
+    return k % 2
+
+
+def of_column(k: Any, n: Any) -> Any:
+    return n % 2
+
+
+def unpacked(
+    place: Place = in_words,
+    number: Number = middle_off,
+    lanes: int = 16,
+    which: Callable[[Any, Any], Any] = of_row,
+) -> Any:
+    """A program that makes floats of codes, its columns in vectors of so many lanes.
+
+    Args:
+        which: of the two codes of a byte is taken.
+    """
     import tvm
     from tvm import te
     from tvm.s_tir import Schedule
@@ -59,7 +76,7 @@ def unpacked(place: Place = in_words, number: Number = middle_off, lanes: int = 
 
     def element(k: Any, n: Any) -> Any:
         byte = packed[place(k, n)].astype("int32")
-        return number(take_code(byte, "int32", k % 2, 4).astype("float32"), k, n)
+        return number(take_code(byte, "int32", which(k, n), 4).astype("float32"), k, n)
 
     made = te.compute((DEPTH, COLUMNS), element, name="made")
     program = te.create_prim_func([packed, made]).with_attr("global_symbol", "main")
@@ -87,8 +104,9 @@ def test_codes_of_words_are_looked_up_and_not_converted(number: Number) -> None:
         (lambda: unpacked(), NARROW),
         (lambda: unpacked(lanes=8), WIDE),
         (lambda: unpacked(place=in_bytes), WIDE),
+        (lambda: unpacked(which=of_column), WIDE),
     ],
-    ids=["no instruction", "other lanes", "bytes apart"],
+    ids=["no instruction", "other lanes", "bytes apart", "codes of lanes"],
 )
 def test_others_are_converted(module: Callable[[], Any], target: str) -> None:
     code = assembly(module(), target)
