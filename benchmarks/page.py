@@ -239,7 +239,8 @@ def section(stem: str, result: dict[str, Any]) -> list[str]:
     if rows and name in _COLUMNS:
         lines += [*_table(_COLUMNS[name], rows), ""]
     elif rows:
-        lines += [*_table([(key, key) for key in rows[0]], rows), ""]
+        keys = dict.fromkeys(key for row in rows for key in row)
+        lines += [*_table([(key, key) for key in keys], rows), ""]
     return lines
 
 
