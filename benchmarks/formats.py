@@ -1,4 +1,4 @@
-"""Products in the formats of today's models, beside our own float32 and beside onnxruntime.
+"""Products and convolutions in the formats of today's models, beside our float32 or onnxruntime.
 
     python -m benchmarks.formats --out benchmarks/results/formats.json
     python -m benchmarks.formats --only 'int4*' --time-budget 60s
@@ -23,7 +23,7 @@ import fnmatch
 import json
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -50,6 +50,8 @@ class Product:
     Attributes:
         kind: `float16`, `bfloat16`, `int4`, `int4 QDQ`, or `float32`, which halves race.
         level: `accuracy_level` of a product of 4 bits: rows may be bytes at 4.
+        window: the height and width of a convolution's kernel, of an image as high and as wide as
+            there are rows, of `depth` channels into `columns`; 0 of a matrix product.
     """
 
     kind: str
@@ -57,12 +59,14 @@ class Product:
     depth: int
     columns: int
     level: int = 0
+    window: int = 0
 
     @property
     def name(self) -> str:
         """By which it is chosen."""
         level = f" level {self.level}" if self.level else ""
-        return f"{self.kind}{level} {self.rows}x{self.depth}x{self.columns}"
+        window = f" convolution {self.window}x{self.window} of" if self.window else ""
+        return f"{self.kind}{level}{window} {self.rows}x{self.depth}x{self.columns}"
 
     @property
     def flags(self) -> list[str]:
@@ -73,6 +77,7 @@ class Product:
 PRODUCTS = (
     *(Product(kind, n, n, n) for kind in ("float16", "bfloat16") for n in (512, 1024)),
     *(Product(kind, 1, 4096, 4096) for kind in ("float16", "bfloat16")),
+    *(Product(kind, 56, 64, 64, window=3) for kind in ("float16", "bfloat16")),
     *(Product("int4", m, 4096, 4096, level) for level in (0, 4) for m in (1, 8, 128)),
     Product("int4", 1, 4096, 11008, 4),
     *(Product("int4 QDQ", m, 4096, 4096, level) for level in (0, 4) for m in (1, 8)),
@@ -114,7 +119,7 @@ def _row(
                              options.time_budget, more=product.flags)  # fmt: skip
             peer = ("onnxruntime", ours)
             if product.kind not in _OF_CODES:
-                wide = Product("float32", product.rows, product.depth, product.columns)
+                wide = replace(product, kind="float32")
                 _write(wide, other)
                 run = runs / f"{wide.name} beside {product.kind}".replace(" ", "-")
                 tune_file(other, run, target, options.time_budget)
@@ -153,22 +158,34 @@ def _write(product: Product, folder: Path) -> int:
 
     folder.mkdir()
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((product.rows, product.depth)).astype("float32")
+    rows, depth = product.rows, product.depth
+    shape = (1, depth, rows, rows) if product.window else (rows, depth)
+    x = rng.standard_normal(shape).astype("float32")
     nodes, weights, exact = _OF_CODES.get(product.kind, _plain)(product, rng)
     element = TensorProto.FLOAT
+    y = _multiply(x.astype("float64"), exact, product.window).astype("float32")
     graph = helper.make_graph(
         nodes, "product",
         [helper.make_tensor_value_info("x", element, x.shape)],
-        [helper.make_tensor_value_info("y", element, (product.rows, product.columns))],
+        [helper.make_tensor_value_info("y", element, y.shape)],
         weights,
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), folder / "model.onnx")
-    y = (x.astype("float64") @ exact).astype("float32")
     np.savez(folder / "samples.npz", **{"0 in x": x, "0 out 0": y})
     about = {"inputs": ["x"], "samples": [{}], "tuned": {}}
     (folder / "about.json").write_text(json.dumps(about))
     return sum(len(weight.raw_data) for weight in weights)
+
+
+def _multiply(x: Any, weight: Any, window: int) -> Any:
+    """Rows by a weight, or an image by kernels so large."""
+    if not window:
+        return x @ weight
+    edge = (window // 2, window // 2)
+    padded = np.pad(x, ((0, 0), (0, 0), edge, edge))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), axis=(2, 3))
+    return np.einsum("bchwij,ocij->bohw", windows, weight, optimize=True)
 
 
 def _plain(product: Product, rng: np.random.Generator) -> tuple[list[Any], list[Any], Any]:
@@ -177,13 +194,17 @@ def _plain(product: Product, rng: np.random.Generator) -> tuple[list[Any], list[
 
     from spaces.ir.element_types import numpy_dtype
 
-    weight = rng.standard_normal((product.depth, product.columns)) / product.depth**0.5
+    depth, columns, window = product.depth, product.columns, product.window
+    shape = (columns, depth, window, window) if window else (depth, columns)
+    weight = rng.standard_normal(shape) / (depth * max(1, window) ** 2) ** 0.5
     narrow = weight.astype(numpy_dtype(product.kind))
     element = helper.np_dtype_to_tensor_dtype(narrow.dtype)
     stored = helper.make_tensor("w", element, narrow.shape, narrow.tobytes(), raw=True)
     nodes = [
         helper.make_node("Cast", ["x"], ["n"], to=element),
-        helper.make_node("MatMul", ["n", "w"], ["t"]),
+        helper.make_node("Conv", ["n", "w"], ["t"], pads=[window // 2] * 4)
+        if window
+        else helper.make_node("MatMul", ["n", "w"], ["t"]),
         helper.make_node("Cast", ["t"], ["y"], to=1),
     ]
     return nodes, [stored], narrow.astype("float64")

@@ -17,7 +17,15 @@ needed_package("torch")
 pytestmark = pytest.mark.tvm
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "rows of tokens, weights of 4 bits in groups"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        KINDS[0],
+        KINDS[2],
+        pytest.param(KINDS[1], marks=pytest.mark.long),
+        pytest.param("rows of tokens, weights of 4 bits in groups", marks=pytest.mark.long),
+    ],
+)
 def test_what_is_quantized_is_read_where_nobody_imported_its_operators(
     kind: str, tmp_path: Path
 ) -> None:
