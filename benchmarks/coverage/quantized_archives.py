@@ -77,7 +77,7 @@ def write_groups(folder: Path) -> None:
     known = torch.ops.quantized_decomposed
     rng = torch.Generator().manual_seed(0)
 
-    def rounded(x: Any) -> Any:
+    def round_rows(x: Any) -> Any:
         found = known.choose_qparams_per_token_asymmetric(x, torch.int8)
         rows = known.quantize_per_token(x, *found, -128, 127, torch.int8)
         return known.dequantize_per_token(rows, *found, -128, 127, torch.int8, torch.float32)
@@ -94,7 +94,7 @@ def write_groups(folder: Path) -> None:
         def forward(self, x: Any) -> Any:
             said = (self.scales, self.zeros, -8, 7, torch.int8, 32, torch.float32)
             weight = known.dequantize_per_channel_group(self.codes, *said)
-            return torch.nn.functional.linear(rounded(x), weight)
+            return torch.nn.functional.linear(round_rows(x), weight)
 
     network = torch.nn.Sequential(Product(256, 128), torch.nn.ReLU(), Product(128, 256)).eval()
     x = torch.randn(2, 7, 128, generator=rng)

@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from spaces.frontends.onnx.converters.elementwise.packed_codes import FIRST, emit_unpacked, pack
+from spaces.frontends.onnx.converters.elementwise.packed_codes import (
+    FIRST,
+    Matrix,
+    count_bits,
+    emit_matrix,
+    pack,
+)
 from spaces.frontends.pytorch.products import Converter
 from spaces.ir.element_types import WIDE
 from spaces.lowering.relax_rewrite import constant
+from spaces.lowering.weights.codes import Codes
 
 Formula = Callable[..., Any]
 _GROUPS = "dequantize_per_channel_group.default"
 _KIND = "int4"
-_BITS = 4
 
 
 def list_formulas(program: Any) -> dict[Any, Formula]:
@@ -58,7 +64,7 @@ def group_converters(program: Any) -> dict[str, Converter]:
         if weight is None:
             raise ValueError("its weight is not known, or of more than 4 bits")
         dtype = str(node.meta["val"].dtype).removeprefix("torch.")
-        return _emit(importer.block_builder, *weight, dtype)
+        return emit_matrix(importer.block_builder, _read_matrix(*weight), dtype, turned=True)
 
     return {_GROUPS: convert}
 
@@ -73,7 +79,7 @@ def _read_weight(program: Any, node: Any) -> tuple[Any, Any, Any] | None:
     if codes is None or scales is None or points is None or codes.ndim != 2:
         return None
     first = FIRST[_KIND]
-    small = codes.size and codes.min() >= first and codes.max() < first + (1 << _BITS)
+    small = codes.size and codes.min() >= first and codes.max() < first + (1 << count_bits(_KIND))
     whole = codes.shape[1] % scales.shape[-1] == 0 and scales.ndim == 2
     return (codes, scales, points) if small and whole else None
 
@@ -91,24 +97,19 @@ def _find_constant(program: Any, node: Any) -> Any:
     return None if tensor is None else tensor.detach().numpy()
 
 
-def _emit(builder: Any, codes: Any, scales: Any, zeros: Any, dtype: str) -> Any:
-    """The weight in floats of a type, unpacked where it is needed."""
-    from tvm import te
-
-    packed, group = pack(codes, _KIND), codes.shape[1] // scales.shape[1]
-    middles = (zeros - FIRST[_KIND]).astype(WIDE)
-    alike = bool((middles == middles.flat[0]).all())
-
-    def unpack(table: Any, scale: Any, *middle: Any) -> Any:
-        def number(row: Any, column: Any) -> Any:
-            code, of = packed.read(table, (row, column)), column // group
-            real = code - (float(middles.flat[0]) if alike else middle[0][row, of])
-            return (real * scale[row, of].astype(WIDE)).astype(dtype)
-
-        return te.compute(codes.shape, number, name="unpacked")
-
-    more = [] if alike else [constant(middles.reshape(scales.shape))]
-    return emit_unpacked(builder, unpack, packed.tensor, constant(scales), *more)
+def _read_matrix(codes: Any, scales: Any, zeros: Any) -> Matrix:
+    """The matrix of a weight; its columns are the weight's rows."""
+    first = FIRST[_KIND]
+    points = np.broadcast_to(zeros, scales.shape)
+    middles = Codes(constant((points - first).astype(WIDE)), count_bits(_KIND))
+    return Matrix(
+        codes=pack(codes, _KIND),
+        scales=constant(scales),
+        depth=codes.shape[1],
+        columns=codes.shape[0],
+        block=codes.shape[1] // scales.shape[1],
+        zeros=middles if points.any() else None,
+    )
 
 
 def _formulas() -> dict[Any, Formula]:

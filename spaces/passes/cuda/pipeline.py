@@ -6,7 +6,8 @@ zero is a valid size, for which there is nothing to do. Pointers into shared mem
 (`spaces.passes.cuda.typed_pointers`). Vectors are read, written and copied only where a device can
 (`spaces.passes.cuda.alignment`). Sums of several threads are written only where there is room
 (`spaces.passes.cuda.guarded_sums`). Infinities are written as compilers know them
-(`spaces.passes.cuda.infinities`). And what the host would run of a program is refused
+(`spaces.passes.cuda.infinities`). Common expressions get no names where TVM would stumble over
+these. And what the host would run of a program is refused
 (`spaces.passes.cuda.host_loops`).
 """
 

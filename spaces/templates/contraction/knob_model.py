@@ -284,7 +284,7 @@ def estimate(c: Contraction, cpu: Cpu, columns: Columns) -> Estimate:
     clamps = np.where(k.clamps(columns), k.BROADCAST * rows / columns[k.UNROLL], 0.0)
     loads = loads + clamps  # more rows than a core has registers for their addresses
     unpacks = np.asarray(k.packs_inside(columns)) == k.IN_STEP
-    work = multiplies + np.where(unpacks, _unpacking(c, columns) * vectors * share, 0.0)
+    work = multiplies + np.where(unpacks, _count_unpacking(c, columns) * vectors * share, 0.0)
     step = np.maximum(np.maximum(work, loads), _LATENCY)  # a sum waits for the one before
     packed = item if c.packed_bits is None else np.where(unpacks, c.packed_bits / 8, item)
     panel = vectors * lanes * t.padded_depth * packed
@@ -355,7 +355,7 @@ def traits(c: Contraction, cpu: Cpu, columns: Columns) -> npt.NDArray[np.float32
     return as_rows(found, rows.shape)
 
 
-def _unpacking(c: Contraction, columns: Columns) -> Any:
+def _count_unpacking(c: Contraction, columns: Columns) -> Any:
     """See `_UNPACK`."""
     codes = c.packed_bits is not None and c.packed_bits < _CODE_BITS
     return np.where(k.in_words(columns) & codes, _LOOK_UP, _UNPACK)
@@ -381,7 +381,7 @@ def _packing_cycles(c: Contraction, cpu: Cpu, columns: Columns, t: k.Tiling) -> 
     where = np.asarray(k.packs_inside(columns))
     pace = np.asarray(0.25)
     if c.packed_bits is not None:
-        pace = pace + _unpacking(c, columns) * 32 / c.out_bits / cpu.lanes(32)
+        pace = pace + _count_unpacking(c, columns) * 32 / c.out_bits / cpu.lanes(32)
     again = pace * width * area * -(-t.row_tiles // t.row_block)
     before = np.where(where == k.IN_CHUNK, again, apart(0.25, width * area))
     cycles = np.where(packs_columns & (where != k.IN_STEP), before, 0.0)

@@ -29,28 +29,28 @@ COLUMNS, DEPTH, GROUP = 48, 64, 32
 Rounds = Callable[[Any, Any], Any]
 
 
-def affine(x: Any, known: Any) -> Any:
+def round_affine(x: Any, known: Any) -> Any:
     said = (*known.choose_qparams(x, -128, 127, 1e-5, torch.int8), -128, 127, torch.int8)
     return known.dequantize_per_tensor.tensor(known.quantize_per_tensor.tensor(x, *said), *said)
 
 
-def symmetric(x: Any, known: Any) -> Any:
+def round_symmetric(x: Any, known: Any) -> Any:
     found = known.choose_qparams_symmetric(x, -127, 127, 1e-5, torch.int8)
     said = (*found, -127, 127, torch.int8)
     return known.dequantize_per_tensor.tensor(known.quantize_per_tensor.tensor(x, *said), *said)
 
 
-def unsigned(x: Any, known: Any) -> Any:
+def round_unsigned(x: Any, known: Any) -> Any:
     said = (*known.choose_qparams_symmetric(x, 0, 255, 1e-5, torch.uint8), 0, 255, torch.uint8)
     return known.dequantize_per_tensor.tensor(known.quantize_per_tensor.tensor(x, *said), *said)
 
 
-def tokens(x: Any, known: Any) -> Any:
+def round_tokens(x: Any, known: Any) -> Any:
     said = (*known.choose_qparams_per_token(x, torch.int8), -128, 127, torch.int8)
     return known.dequantize_per_token(known.quantize_per_token(x, *said), *said, torch.float32)
 
 
-def tokens_affine(x: Any, known: Any) -> Any:
+def round_tokens_affine(x: Any, known: Any) -> Any:
     said = (*known.choose_qparams_per_token_asymmetric(x, torch.int8), -128, 127, torch.int8)
     return known.dequantize_per_token(known.quantize_per_token(x, *said), *said, torch.float32)
 
@@ -97,7 +97,9 @@ def load(folder: Path) -> Model:
     return load_model(ModelSpec(str(folder / "model.pt2")))
 
 
-@pytest.mark.parametrize("rounds", [affine, symmetric, unsigned, tokens, tokens_affine])
+@pytest.mark.parametrize(
+    "rounds", [round_affine, round_symmetric, round_unsigned, round_tokens, round_tokens_affine]
+)
 def test_rows_are_rounded_as_pytorch_rounds_them(rounds: Rounds, tmp_path: Path) -> None:
     network = write(tmp_path, rounds)
     (found,) = LoadedModel(compile_untuned(load(tmp_path).module, LLVM), [rows().numpy()]).outputs()

@@ -44,7 +44,7 @@ def of_no_whole_middle(code: Any, k: Any, n: Any) -> Any:
     return code - 7.5
 
 
-def scaled(code: Any, k: Any, n: Any) -> Any:
+def scale(code: Any, k: Any, n: Any) -> Any:
     return (code - 8.0) * ((k % 4).astype("float32") + 1.0)
 
 
@@ -56,7 +56,7 @@ def of_column(k: Any, n: Any) -> Any:
     return n % 2
 
 
-def unpacked(
+def make_floats(
     place: Place = in_words,
     number: Number = middle_off,
     lanes: int = 16,
@@ -91,9 +91,9 @@ def looks_up(code: str) -> bool:
     return any(name in code for name in LOOKED_UP)
 
 
-@pytest.mark.parametrize("number", [middle_off, as_it_is, of_no_whole_middle, scaled])
+@pytest.mark.parametrize("number", [middle_off, as_it_is, of_no_whole_middle, scale])
 def test_codes_of_words_are_looked_up_and_not_converted(number: Number) -> None:
-    code = assembly(unpacked(number=number), WIDE)
+    code = assembly(make_floats(number=number), WIDE)
     assert looks_up(code)
     assert CONVERTED not in code
 
@@ -101,10 +101,10 @@ def test_codes_of_words_are_looked_up_and_not_converted(number: Number) -> None:
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        (lambda: unpacked(), NARROW),
-        (lambda: unpacked(lanes=8), WIDE),
-        (lambda: unpacked(place=in_bytes), WIDE),
-        (lambda: unpacked(which=of_column), WIDE),
+        (lambda: make_floats(), NARROW),
+        (lambda: make_floats(lanes=8), WIDE),
+        (lambda: make_floats(place=in_bytes), WIDE),
+        (lambda: make_floats(which=of_column), WIDE),
     ],
     ids=["no instruction", "other lanes", "bytes apart", "codes of lanes"],
 )
@@ -115,13 +115,13 @@ def test_others_are_converted(module: Callable[[], Any], target: str) -> None:
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("number", [middle_off, as_it_is, of_no_whole_middle, scaled])
+@pytest.mark.parametrize("number", [middle_off, as_it_is, of_no_whole_middle, scale])
 @pytest.mark.parametrize("place", [in_words, in_bytes])
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_floats_are_those_of_the_codes(place: Place, number: Number, lanes: int) -> None:
     import tvm
 
-    module = unpacked(place, number, lanes)
+    module = make_floats(place, number, lanes)
     here = parse_target(resolve_target("llvm", cores=1))
     library = tvm.compile(module, target=here, tir_pipeline=tir_pipeline(here))
     shape = [int(size) for size in module["main"].params[0].ty.shape]

@@ -186,7 +186,7 @@ def test_rows_of_products_with_packed_weights_become_bytes_of_blocks(form: str) 
     allowed, as_it_is = (packed.product(4, 32, accuracy_level=n, **sizes)[0] for n in (4, 0))
     rows = {"m": (1, 8)}
     shapes = joint([*rows.items()])
-    proto = as_it_is if form == "MatMulNBits" else blocked_product(**sizes)
+    proto = as_it_is if form == "MatMulNBits" else write_blocked_product(**sizes)
     model = imported(proto, rows)
     found, wanted, before = (
         {task.key for task in extract(lower(each.module, VNNI), VNNI, shapes=shapes)}
@@ -196,7 +196,7 @@ def test_rows_of_products_with_packed_weights_become_bytes_of_blocks(form: str) 
     assert not found & before
 
 
-def blocked_product(columns: int, depth: int) -> Any:
+def write_blocked_product(columns: int, depth: int) -> Any:
     """A product with a weight of 4 bits in blocks, in ONNX's own operators."""
     codes = np.random.default_rng(0).integers(-8, 8, (depth, columns))
     proto = onnx.parser.parse_model(

@@ -219,7 +219,7 @@ def test_what_is_known_to_have_blocks_is_not_asked_for(monkeypatch: pytest.Monke
     assert structural_equal(before, after)
 
 
-def copied_in_pairs() -> Any:
+def copy_in_pairs() -> Any:
     """Threads copy pairs of elements into shared memory. Both places have a part in common."""
     import tvm
     from tvm import te
@@ -247,6 +247,6 @@ def test_vectors_of_places_in_shared_memory_need_no_names() -> None:
 
     target = parse_target(CUDA)
     with pytest.raises(Exception, match="eval_vec_"):
-        tvm.compile(copied_in_pairs(), target=target)
-    library = tvm.compile(copied_in_pairs(), target=target, tir_pipeline=tir_pipeline(target)).mod
+        tvm.compile(copy_in_pairs(), target=target)
+    library = tvm.compile(copy_in_pairs(), target=target, tir_pipeline=tir_pipeline(target)).mod
     assert "__syncthreads" in library.imports[0].inspect_source("cuda")

@@ -67,7 +67,8 @@ class Matrix:
     Attributes:
         codes: of (columns, depth), or of more places than that.
         scales: a tensor of (columns, blocks), of any floats.
-        zeros: codes of zero, of (columns, blocks); None where that is the middle code.
+        zeros: codes of zero, of (columns, blocks), packed or floats; None where that is the middle
+            code.
         groups: a tensor of the number of the block that each row is in; None where a block has
             neighbours.
     """
@@ -81,12 +82,20 @@ class Matrix:
     groups: Any = None
 
 
-def emit_matrix(builder: Any, matrix: Matrix, dtype: str, *, rounds_rows: bool = False) -> Any:
+def emit_matrix(
+    builder: Any,
+    matrix: Matrix,
+    dtype: str,
+    *,
+    rounds_rows: bool = False,
+    turned: bool = False,
+) -> Any:
     """The matrix in a type of floats.
 
     Args:
         rounds_rows: whether the product that reads it may round its rows, see
             `spaces.lowering.weights.byte_rows`.
+        turned: whether it is wanted as (columns, depth); then no rows are rounded.
     """
     from tvm import te
 
@@ -106,9 +115,11 @@ def emit_matrix(builder: Any, matrix: Matrix, dtype: str, *, rounds_rows: bool =
             real = (m.codes.read(packed, (column, row)) - zero) * scale[column, block].astype(WIDE)
             return real.astype(dtype)
 
+        if turned:
+            return te.compute((m.columns, m.depth), lambda c, r: number(r, c), name="unpacked")
         return te.compute((m.depth, m.columns), number, name="unpacked")
 
     attrs: dict[str, Any] = {}
-    if m.groups is None:
+    if m.groups is None and not turned:
         attrs = {BLOCKS: [bits, m.block, m.depth, m.columns], ROUNDS_ROWS: rounds_rows}
     return emit_unpacked(builder, unpack, m.codes.tensor, m.scales, *more, **attrs)
