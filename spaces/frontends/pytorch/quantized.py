@@ -71,7 +71,7 @@ def group_converters(program: Any) -> dict[str, Converter]:
 
 def _read_weight(program: Any, node: Any) -> tuple[Any, Any, Any] | None:
     """The codes, scales and zero points of a weight in groups, arrays; None where one of them is no
-    constant, or codes have more than 4 bits."""
+    constant, codes have more than 4 bits, or scales are halves, in which PyTorch multiplies."""
     found = [_find_constant(program, argument) for argument in node.args[:2]]
     zeros = node.args[2]
     points = np.zeros(1) if zeros is None else _find_constant(program, zeros)
@@ -80,12 +80,16 @@ def _read_weight(program: Any, node: Any) -> tuple[Any, Any, Any] | None:
         return None
     first = FIRST[_KIND]
     small = codes.size and codes.min() >= first and codes.max() < first + (1 << count_bits(_KIND))
-    whole = codes.shape[1] % scales.shape[-1] == 0 and scales.ndim == 2
+    wide = scales.dtype == WIDE and scales.ndim == 2
+    whole = wide and codes.shape[1] % scales.shape[-1] == 0
     return (codes, scales, points) if small and whole else None
 
 
 def _find_constant(program: Any, node: Any) -> Any:
-    """The array that an input of a program is bound to; None where it is no constant."""
+    """The array that an input of a program is bound to; None where it is no constant, or of
+    bfloat16, which numpy has not."""
+    import torch
+
     said = program.graph_signature
     names = {
         **said.inputs_to_parameters,
@@ -94,7 +98,9 @@ def _find_constant(program: Any, node: Any) -> Any:
     }
     name = names.get(getattr(node, "name", ""))
     tensor = program.state_dict.get(name, program.constants.get(name)) if name else None
-    return None if tensor is None else tensor.detach().numpy()
+    if tensor is None or tensor.dtype == torch.bfloat16:
+        return None
+    return tensor.detach().numpy()
 
 
 def _read_matrix(codes: Any, scales: Any, zeros: Any) -> Matrix:

@@ -55,12 +55,19 @@ def round_tokens_affine(x: Any, known: Any) -> Any:
     return known.dequantize_per_token(known.quantize_per_token(x, *said), *said, torch.float32)
 
 
-def write(folder: Path, rounds: Rounds | None, least: int = -8, zeros: bool = False) -> Any:
+def write(
+    folder: Path,
+    rounds: Rounds | None,
+    least: int = -8,
+    zeros: bool = False,
+    scales: str = "float32",
+) -> Any:
     """Write an archive of one product, with rounded rows or a weight in groups; give the network.
 
     Args:
         least: of the weight's codes, sixteen of which follow.
         zeros: whether groups have zero points that differ.
+        scales: their type.
     """
     from torch.ao.quantization.fx import _decomposed  # noqa: F401 -- registers the operators
 
@@ -73,7 +80,8 @@ def write(folder: Path, rounds: Rounds | None, least: int = -8, zeros: bool = Fa
             codes = torch.randint(least, most, (COLUMNS, DEPTH), dtype=torch.int8, generator=rng)
             points = torch.randint(-3, 3, groups, generator=rng) if zeros else torch.zeros(groups)
             self.register_buffer("codes", codes)
-            self.register_buffer("scales", torch.rand(groups, generator=rng) * 0.01 + 0.001)
+            by = torch.rand(groups, generator=rng) * 0.01 + 0.001
+            self.register_buffer("scales", by.to(getattr(torch, scales)))
             self.register_buffer("zeros", points.to(torch.int64))
 
         def forward(self, x: Any) -> Any:
@@ -131,3 +139,11 @@ def test_a_product_unpacks_groups_in_its_steps(tmp_path: Path) -> None:
     (task,) = extract(lower(load(tmp_path).module, LLVM), LLVM)
     (template, *_) = contraction_templates(task, match_contraction(task))
     assert k.IN_STEP in template.choices[k.PACK_INSIDE]
+
+
+@pytest.mark.parametrize("scales", ["float16", "bfloat16"])
+def test_products_of_codes_and_scales_in_halves_are_halves(scales: str, tmp_path: Path) -> None:
+    """As PyTorch rounds them, whatever is made of these."""
+    network = write(tmp_path, None, scales=scales)
+    (found,) = LoadedModel(compile_untuned(load(tmp_path).module, LLVM), [rows().numpy()]).outputs()
+    np.testing.assert_allclose(found, network(rows()).numpy(), rtol=1e-5, atol=1e-5)
