@@ -209,8 +209,7 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
         packed = {**packed, **narrow}
     legal = Sequential(folded)(fold(Sequential(chosen)(module)))  # which may know more by now
     grouped = transform.FuseOps()(keep_apart(legal))
-    if packs_weights:
-        grouped = unpack_in_products(grouped, packed)
+    grouped = unpack_in_products(grouped, packed, matrices_alone=not packs_weights)
     return give_packed(Sequential(fused)(tell_by_shapes(grouped)), packed)
 
 

@@ -36,6 +36,8 @@ ISSUED = 128.0
 """Instructions of threads that a multiprocessor issues in a cycle."""
 ELEMENT_ISSUES, ACCESS_ISSUES, HEAVY_ISSUES = 2.0, 6.0, 14.0
 """Instructions for an element, for an access, and for an operation that takes long."""
+UNPACK_ISSUES = 5.0
+"""Instructions for an element that is made of a code and a scale."""
 WINDOW_ISSUES = 14.0
 """Instructions that tell where in a window something is, and whether it is in the tensor."""
 CODE_CYCLES = 0.5

@@ -32,11 +32,12 @@ class _Program:
     result: Any
 
 
-def unpack_in_products(module: Any, packed: Container[str]) -> Any:
+def unpack_in_products(module: Any, packed: Container[str], *, matrices_alone: bool = False) -> Any:
     """A module between FuseOps and FuseTIR in which products unpack their weights themselves.
 
     Args:
         packed: names of the parameters that hold packed weights.
+        matrices_alone: whether only weights of two dimensions are, and no kernels of convolutions.
     """
     bindings = _list_bindings(module[GRAPH])
     programs = {b.var: found for b in bindings if (found := _read(module, b)) is not None}
@@ -49,6 +50,8 @@ def unpack_in_products(module: Any, packed: Container[str]) -> Any:
             and all(_is_packed(operand, packed) for operand in program.operands)
         )
     }
+    if matrices_alone:
+        made = {var: program for var, program in made.items() if len(var.ty.shape.values) == 2}
     return _write(module, bindings, programs, made) if made else module
 
 

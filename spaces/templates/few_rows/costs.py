@@ -19,6 +19,8 @@ _FINISH_CYCLES = 300.0
 """From a block's last product to its results."""
 _ADDRESS = 3.0
 """Instructions for a load: itself, and its address."""
+_SINGLE = 4
+"""Bytes of an element that is multiplied as it is."""
 _RUN_BYTES = 64.0
 """That threads of a warp read next to one another, for memory to give its full rate."""
 
@@ -123,7 +125,8 @@ def _count_cycles(gpu: Gpu, tile: FewTile) -> Any:
     """Cycles in which a multiprocessor starts the instructions of a block's step."""
     roles = tile.roles
     of_few = tile.rows * tile.groups * tile.each
-    widened = tile.loads * tile.vector * (roles.item < 4) + of_few * (roles.few_item < 4)
+    widening = rates.UNPACK_ISSUES - 1.0 if roles.packed else float(roles.item < _SINGLE)
+    widened = tile.loads * tile.vector * widening + of_few * (roles.few_item < _SINGLE)
     others = _ADDRESS * (tile.loads + of_few / tile.few_vector)
     return tile.threads * ((tile.products + widened) / gpu.madds + others / rates.ISSUED)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.templates.few_rows.knobs import FewTile
-from spaces.templates.few_rows.operand import Operand
 from spaces.templates.products.places import count_tiles, multiply, spread
 from spaces.templates.products.product import Product
+from spaces.templates.products.source import Source
 from spaces.templates.thread_program import narrow
 
 
@@ -47,13 +47,13 @@ class Grid:
         T: Any,
         product: Product,
         tile: FewTile,
-        few: Operand,
-        weights: Operand,
+        few: Source,
+        weights: Source,
         extents: Sequence[Any],
     ) -> None:
         self._t, self._product, self._tile, self._extents = T, product, tile, extents
         self.rows, self.columns = narrow(T, few.size), narrow(T, weights.size)
-        self.terms = narrow(T, multiply([extents[axis] for axis in product.terms]))
+        self.terms = narrow(T, few.terms)
         self.batches = narrow(T, multiply([extents[axis] for axis in product.batch]))
         self._row_tiles = count_tiles(self.rows, tile.rows)
         self._column_tiles = count_tiles(self.columns, tile.block_columns)

@@ -137,7 +137,7 @@ def choices_of(roles: Roles) -> dict[str, tuple[int, ...]]:
         rows.append(2 * rows[-1])
     return {
         ROWS: tuple(rows),
-        VECTOR: tuple(v for v in (1, 2, 4, 8, 16) if roles.width % v == 0),
+        VECTOR: tuple(v for v in (1, 2, 4, 8, 16, 32) if roles.width % v == 0),
         TERM_THREADS: (1, 4, 8, 16, 32, 64, 128, 256),
         COLUMN_THREADS: (1, 2, 4, 8, 16, 32, 64, 128),
         COLUMNS: (1, 2, 4),

@@ -8,20 +8,21 @@ second kernel adds what each of them has left in a workspace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from spaces.targets.gpu import Gpu
 from spaces.templates.contraction.match import Match
 from spaces.templates.few_rows.grid import Grid
 from spaces.templates.few_rows.knobs import FewTile
-from spaces.templates.few_rows.operand import Operand
 from spaces.templates.few_rows.sums import Sums
 from spaces.templates.products.epilogue import Epilogue
 from spaces.templates.products.places import count_tiles
 from spaces.templates.products.product import Product
 from spaces.templates.products.program import write_product
+from spaces.templates.products.source import read_source
 from spaces.templates.products.totals import Totals
+from spaces.templates.products.vectors import Vectors, allocate_vectors
 
 
 def write_few_rows(match: Match, product: Product, tile: FewTile, gpu: Gpu) -> Any:
@@ -46,8 +47,7 @@ class _Writer:
         extents = [axis.dom.extent for axis in main.iter_vars]
         roles = tile.roles
         self._few, self._weights = (
-            Operand(T, product, number, epilogue.operands[number], extents, vector)
-            for number, vector in ((roles.few, tile.few_vector), (roles.weights, tile.vector))
+            read_source(product, number, epilogue, extents) for number in (roles.few, roles.weights)
         )
         self._grid = Grid(T, product, tile, self._few, self._weights, extents)
         sides = (roles.few, roles.weights)
@@ -59,8 +59,9 @@ class _Writer:
         block = T.cta_id([self._grid.blocks])
         thread = T.thread_id([tile.threads])
         self._share = self._grid.share(block, thread)
-        self._of_weights = self._weights.allocate(tile.loads)
-        self._of_few = self._few.allocate(tile.rows * tile.each // tile.few_vector)
+        loads = tile.rows * tile.each // tile.few_vector
+        self._of_weights = allocate_vectors(T, self._weights, tile.vector, tile.loads)
+        self._of_few = allocate_vectors(T, self._few, tile.few_vector, loads)
         self._wide = T.alloc_buffer((tile.columns * tile.width,), "float32", scope="local")
         self._factor = T.alloc_buffer((1,), "float32", scope="local")
         sums = T.alloc_buffer((tile.sums,), "float32", scope="local")
@@ -92,34 +93,26 @@ class _Writer:
                 self._load_weights(group, place(group))
         with T.unroll(tile.groups) as group:
             self._load_few(place(group))
-            with T.unroll(tile.each) as term:
+            for term in range(tile.each):
                 self._multiply(group, term, sums)
 
     def _load_weights(self, number: Any, term: Any) -> None:
         """Load from all columns of a thread what begins at a term."""
-        T, tile, share, weights = self._t, self._tile, self._share, self._weights
+        T, tile, share = self._t, self._tile, self._share
         with T.unroll(tile.columns) as c:
             column = share.column + (c * tile.column_threads + share.across) * tile.width
             column = self._keep_inside(column, self._grid.columns, tile.block_columns, tile.width)
             load = number * tile.columns + c
-            self._where(
-                term,
-                lambda: weights.load(self._of_weights, load, column, term, share.batch),
-                lambda: weights.clear(self._of_weights, load),
-            )
+            self._load(self._of_weights, load, column, term, share.batch)
 
     def _load_few(self, term: Any) -> None:
         """Load from each row the terms of a group."""
-        T, tile, share, few = self._t, self._tile, self._share, self._few
+        T, tile, share = self._t, self._tile, self._share
         pieces = tile.each // tile.few_vector
         with T.unroll(tile.rows) as r, T.unroll(pieces) as piece:
             row = self._keep_inside(share.row + r, self._grid.rows, tile.rows, 1)
             at, load = term + piece * tile.few_vector, r * pieces + piece
-            self._where(
-                at,
-                lambda: few.load(self._of_few, load, row, at, share.batch),
-                lambda: few.clear(self._of_few, load),
-            )
+            self._load(self._of_few, load, row, at, share.batch)
 
     def _keep_inside(self, place: Any, size: Any, tile: int, width: int) -> Any:
         """A row or column that there is: what others are multiplied by is not stored."""
@@ -127,30 +120,33 @@ class _Writer:
             return place
         return self._t.min(place, size - width)
 
-    def _where(self, term: Any, load: Callable[[], None], clear: Callable[[], None]) -> None:
-        """Load where there are terms."""
+    def _load(
+        self, vectors: Vectors, number: Any, row: Any, term: Any, batch: Mapping[int, Any]
+    ) -> None:
+        """Load a vector where there are terms."""
         T, terms = self._t, self._grid.terms
         if isinstance(terms, int) and terms % self._tile.step_terms == 0:
-            load()
+            vectors.load(number, row, term, batch)
             return
         with T.If(term < terms):
             with T.Then():
-                load()
+                vectors.load(number, row, term, batch)
             with T.Else():
-                clear()
+                vectors.clear(number)
 
-    def _multiply(self, group: Any, term: Any, sums: Any) -> None:
+    def _multiply(self, group: Any, term: int, sums: Any) -> None:
         """Multiply a term of a thread's columns by all rows."""
         T, tile = self._t, self._tile
-        with T.unroll(tile.columns) as c, T.unroll(tile.width) as w:
-            load, place = (term, w) if tile.roles.turned else (group, term)
-            value = self._weights.widen(self._of_weights, load * tile.columns + c, place)
-            T.buffer_store(self._wide, value, [c * tile.width + w])
+        with T.unroll(tile.columns) as c:
+            for w in range(tile.width):
+                load, place = (term, w) if tile.roles.turned else (group, term)
+                value = self._of_weights.widen(load * tile.columns + c, place)
+                T.buffer_store(self._wide, value, [c * tile.width + w])
         own = tile.columns * tile.width
         pieces = tile.each // tile.few_vector
         with T.unroll(tile.rows) as r:
             load = r * pieces + term // tile.few_vector
-            value = self._few.widen(self._of_few, load, term % tile.few_vector)
+            value = self._of_few.widen(load, term % tile.few_vector)
             T.buffer_store(self._factor, value, [0])
             with T.unroll(own) as i:
                 total = sums[r * own + i] + self._factor[0] * self._wide[i]

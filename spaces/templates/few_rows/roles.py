@@ -24,6 +24,7 @@ class Roles:
         width: elements of the widest load of weights.
         few_width: elements of the few rows' widest load along the terms.
         item: bytes of an element of the weights; `few_item` of the few rows.
+        packed: whether weights are.
         most_rows: the number of rows; None where it is known only when the program runs.
     """
 
@@ -32,8 +33,9 @@ class Roles:
     turned: bool
     width: int
     few_width: int
-    item: int
-    few_item: int
+    item: float
+    few_item: float
+    packed: bool
     most_rows: int | None
 
 
@@ -55,7 +57,7 @@ def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> R
     few = min(able, key=lambda operand: (max(sizes[operand]), operand != product.c.rows_of))
     weights = 1 - few
     is_open = any(product.c.axes[axis].symbolic for axis in product.axes_of(few))
-    items = [operand.bits // 8 for operand in product.c.operands]
+    items = [product.item_bytes(operand) for operand in range(2)]
     return Roles(
         few=few,
         weights=weights,
@@ -64,6 +66,7 @@ def find_roles(product: Product, extents: Mapping[Instance, Sequence[int]]) -> R
         few_width=1 if product.turned[few] else product.widest(few),
         item=items[weights],
         few_item=items[few],
+        packed=product.packed[weights] is not None,
         most_rows=None if is_open else max(sizes[few]),
     )
 

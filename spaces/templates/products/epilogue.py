@@ -19,6 +19,10 @@ class Epilogue:
     Args:
         match: the program; its epilogue goes through the result in the result's own order.
         tensors: of the program.
+
+    Attributes:
+        operands: of the contraction, each with what it is made of if it is packed; see
+            `spaces.templates.products.windows.Reading`.
     """
 
     def __init__(self, match: Match, c: Contraction, tensors: Tensors) -> None:
@@ -27,10 +31,14 @@ class Epilogue:
         last = match.stages.last
         self._last = self._main if last is None else match.schedule.get(last)
         self._window = result_window(c)
-        self.operands = tuple(self._find(source) for source in find_sources(match) or ())
-        self.result = self._find(self._last.writes[0].source)
+        self.operands = [
+            (self.find(source) if packed is None else source, packed)
+            for source, packed in find_sources(match)
+        ]
+        self.result = self.find(self._last.writes[0].source)
 
-    def _find(self, buffer: Any) -> Any:
+    def find(self, buffer: Any) -> Any:
+        """The tensor that stands for a parameter."""
         return find_tensor(self._tensors, buffer)
 
     def index(self, places: Sequence[Any]) -> list[Any]:
@@ -68,6 +76,6 @@ class Epilogue:
             if load.source.same_as(self._main.body.buffer):
                 return total
             inner = mutator.default_mutate(load)
-            return self._find(load.source)[tuple(inner.indices)]
+            return self.find(load.source)[tuple(inner.indices)]
 
         return rewrite.substitute(structural_mutate(value, [(TensorLoad, look)]), at)

@@ -14,6 +14,7 @@ from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.products.layout import UNIT, Layout, result_window
+from spaces.templates.products.packed import Packed
 from spaces.templates.products.roles import find_ways, split_extents
 from spaces.templates.products.windows import LookUp, Reading, Window, read_windows
 
@@ -39,6 +40,7 @@ class Product:
         in_units: for each operand whether what lies next to one another begins at multiples of 16
             bytes.
         mapped: for each operand whether a tensor map describes it.
+        packed: for each operand what it is made of where it is packed; then it is neither of both.
         kind: type of both operands' elements; of bytes, of which one may have signs and the other
             none, or another float's form, the first one's.
         sums: type that the program sums in.
@@ -54,6 +56,7 @@ class Product:
     turned: tuple[bool, bool]
     in_units: tuple[bool, bool]
     mapped: tuple[bool, bool]
+    packed: tuple[Packed | None, Packed | None]
     kind: str
     sums: str
     out_bits: int
@@ -108,7 +111,8 @@ class Product:
         """Whether both operands are matrices, or stacks of them: each index is an axis, and of the
         terms and the last axis of rows one lies next to one another."""
         alone = self.c.plain and len(self.terms) == 1
-        if not alone or any(operand.staged for operand in self.c.operands):
+        staged = [operand.staged for operand in self.c.operands]
+        if not alone or any(o for o, p in zip(staged, self.packed, strict=True) if p is None):
             return False
         dense = [[index.axis for index in window if index.steps] for window in self.windows]
         return all(axes[-1] == self.dense_axis(o) for o, axes in enumerate(dense))
@@ -133,7 +137,14 @@ class Product:
         known = [self.c.axes[axis] for axis in dense if axis is not None]
         # Of several shapes that are estimated together a known extent is that of each.
         extent = prod(int(np.max(axis.extent)) for axis in known if not axis.symbolic)
-        return gcd(extent, UNIT * 8 // self.c.operands[operand].bits)
+        packed = self.packed[operand]
+        widest = UNIT * 8 // self.c.operands[operand].bits if packed is None else packed.width
+        return gcd(extent, widest)
+
+    def item_bytes(self, operand: int) -> float:
+        """Bytes that memory has for each element of an operand."""
+        packed = self.packed[operand]
+        return (self.c.operands[operand].bits if packed is None else packed.bits) / 8
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -169,6 +180,8 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
         return None
     ways = [_read(match, c, reading, kinds[0]) for c in find_ways(match, reading, values)]
     found = [way for way in ways if way is not None]
+    if any(reading.packed):
+        found = [way for way in found if way.plain and way.kind in FLOATS]
     return next((way for way in found if way.plain), found[0] if found else None)
 
 
@@ -218,7 +231,7 @@ def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product 
             return None
         turned.append(bool(layout.dense & {*tiled[-1:]}))
         dense = tiled if turned[-1] else terms
-        in_units.append(layout.in_units(dense))
+        in_units.append(reading.packed[operand] is None and layout.in_units(dense))
         mapped.append(in_units[-1] and layout.is_mapped((tiled, terms)))
     return Product(
         c=c,
@@ -227,6 +240,7 @@ def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product 
         turned=(turned[0], turned[1]),
         in_units=(in_units[0], in_units[1]),
         mapped=(mapped[0], mapped[1]),
+        packed=reading.packed,
         kind=kind,
         sums=str(match.main.body.buffer.dtype),
         out_bits=out.bits,

@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 from spaces.ir import rewrite, tvm_compat
+from spaces.templates.products.epilogue import Epilogue
+from spaces.templates.products.packed import Packed
 from spaces.templates.products.places import (
     index_operand,
     is_in_tensor,
@@ -35,6 +37,8 @@ class Source:
             where rows are windows; `take_term_apart` for a term, where it has several axes.
         inside: gives for the same whether an element is in the tensor, where rows are windows that
             reach beyond it; there elements are zeros, and an index is of nothing.
+        dense: the dimension along which elements lie next to one another.
+        packed: what it is made of, by `program`, if it is packed; then no memory has the tensor.
     """
 
     tensor: Any
@@ -46,11 +50,23 @@ class Source:
     take_apart: Callable[[Any], Mapping[int, Any]] | None = None
     take_term_apart: Callable[[Any], Mapping[int, Any]] | None = None
     inside: Callable[[Any, Any, Mapping[int, Any]], Any] | None = None
+    dense: int = -1
+    packed: Packed | None = None
+    program: Epilogue | None = None
 
     @property
     def kind(self) -> str:
         """The type of its elements."""
         return str(self.tensor.dtype)
+
+    def read(self, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
+        """An element."""
+        at = self.index(row, term, batch)
+        if self.packed is None or self.program is None:
+            return self.tensor[tuple(at)]
+        variables = self.packed.variables
+        places = [(v, rewrite.cast(str(v.ty.dtype), i)) for v, i in zip(variables, at, strict=True)]
+        return self.program.fill(self.packed.value, places)
 
     def point(self, T: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """The address of an element, or of none that is a stage behind the tensor at most.
@@ -75,14 +91,16 @@ def keep_apart(T: Any, apart: Sequence[Mapping[int, Any]]) -> list[Mapping[int, 
     return [{axis: next(known) for axis in at} for at in apart]
 
 
-def read_source(product: Product, number: int, tensor: Any, extents: Sequence[Any]) -> Source:
+def read_source(product: Product, number: int, program: Epilogue, extents: Sequence[Any]) -> Source:
     """An operand of a product.
 
     Args:
-        tensor: the operand in global memory.
+        program: whose tensors the operands are.
         extents: of the contraction's axes.
     """
-    own = product.axes_of(number)
+    own, (tensor, packed) = product.axes_of(number), program.operands[number]
+    axis = product.dense_axis(number)
+    dense = None if axis is None else product.c.axes[axis].dims[number]
 
     def find_index(row: Any, term: Any, batch: Mapping[int, Any]) -> list[Any]:
         return index_operand(product, number, extents, row, term, batch)
@@ -107,4 +125,7 @@ def read_source(product: Product, number: int, tensor: Any, extents: Sequence[An
         take_apart if product.slides(number) else None,
         take_term_apart if len(product.terms) > 1 else None,
         find_inside if any(index.guarded for index in product.windows[number]) else None,
+        -1 if dense is None else dense,
+        packed,
+        program,
     )

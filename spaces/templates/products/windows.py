@@ -15,6 +15,7 @@ from typing import Any
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.affine import quotient_of, read_index
 from spaces.templates.contraction.match import Match, factors, find_fixed
+from spaces.templates.products.packed import Packed, read_packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +82,25 @@ class Reading:
     """What a contraction reads.
 
     Attributes:
-        sources: the parameters that its two operands are, or are read from.
+        sources: the parameters that its two operands are, or are read from; what stands for one
+            that is packed.
         windows: how these are indexed, by numbers of the block's axes.
         groups: an axis that is taken apart into groups, and the size of one; windows have the place
             in a group for that axis, and the group's number for an axis behind all others.
+        packed: of each operand what it is made of, if that is so.
         look_up: an index that a tensor says, if there is one.
     """
 
     sources: tuple[Any, Any]
     windows: tuple[Window, Window]
     groups: tuple[int, int] | None
+    packed: tuple[Packed | None, Packed | None]
     look_up: LookUp | None = None
 
 
-def find_sources(match: Match) -> tuple[Any, Any] | None:
-    """The parameters that the operands of a contraction are, or are read from; None where one of
-    them is computed."""
-    loads = _find_loads(match)
-    return None if loads is None else (loads[0].source, loads[1].source)
+def find_sources(match: Match) -> list[tuple[Any, Packed | None]]:
+    """The operands of a contraction that is known to be a product, see `Reading`."""
+    return [(load.source, load.packed) for load in _find_loads(match) or ()]
 
 
 def read_windows(match: Match) -> Reading | None:
@@ -132,7 +134,8 @@ def read_windows(match: Match) -> Reading | None:
     if windows[0] is None or windows[1] is None:
         return None
     sources = (loads[0].source, loads[1].source)
-    return Reading(sources, (windows[0], windows[1]), groups, look_up)
+    packed = (loads[0].packed, loads[1].packed)
+    return Reading(sources, (windows[0], windows[1]), groups, packed, look_up)
 
 
 def _find_look_up(match: Match, loads: Sequence[_Load]) -> LookUp | None:
@@ -173,23 +176,28 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """The tensor that an operand is read from, its index, and the conditions without which an
-    element is zero."""
+    """The tensor that an operand is read from, its index, the conditions without which an element
+    is zero, and what it is made of where it is packed."""
 
     source: Any
     index: Sequence[Any]
-    conditions: Sequence[Any]
+    conditions: Sequence[Any] = ()
+    packed: Packed | None = None
 
 
 def _find_loads(match: Match) -> Sequence[_Load] | None:
     """Those of both operands; None where one is no parameter, or a stage does more to it than to
-    fill in zeros."""
+    unpack it or to fill in zeros."""
     loads, parameters = factors(match.main), list(match.schedule.mod["main"].params)
     found = [
         _follow(match, load, stage)
         for load, stage in zip(loads or (), match.stages.before, strict=False)
     ]
-    known = [load for load in found if load and rewrite.is_among(load.source, parameters)]
+    known = [
+        load
+        for load in found
+        if load and (load.packed is not None or rewrite.is_among(load.source, parameters))
+    ]
     return known if len(known) == 2 else None
 
 
@@ -198,8 +206,11 @@ def _follow(match: Match, load: Any, stage: Any) -> _Load | None:
     from tvm.ir import TensorLoad
 
     if stage is None:
-        return _Load(load.source, [*load.indices], [])
+        return _Load(load.source, [*load.indices])
     block = match.schedule.get(stage)
+    if known := read_packed(block, [*match.schedule.mod["main"].params]):
+        packed, order = known
+        return _Load(packed.tensor, [load.indices[dim] for dim in order], packed=packed)
     condition, inner = _read_padding(getattr(block.body, "value", None))
     if not isinstance(inner, TensorLoad):
         return None

@@ -34,6 +34,7 @@ from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES, SINGLES, TF32, WIDENED
+from spaces.templates.tensor_cores.unpacker import Unpacker
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -60,7 +61,7 @@ class _Writer:
         self._a, self._b = (
             Operand(
                 T,
-                read_source(product, number, epilogue.operands[number], extents),
+                read_source(product, number, epilogue, extents),
                 rows=rows,
                 lines=rows,
                 depth=tile.depth,
@@ -68,6 +69,11 @@ class _Writer:
             )
             for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
         )
+        self._unpackers = {
+            side: Unpacker(T, side, tile.threads)
+            for side in (self._a, self._b)
+            if side.source.packed is not None
+        }
         sides = [(side.source, side.rows) for side in (self._a, self._b)]
         told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
         self._grid = Grid(T, product, sides, extents, *told)
@@ -91,6 +97,8 @@ class _Writer:
             self._runs.allocate(pool)
         pool.commit()
         self._own = allocate_held(T, (self._a, self._b))
+        for unpacker in self._unpackers.values():
+            unpacker.allocate()
         sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
         part = self._grid.place(block)
         if self._runs is None:
@@ -116,6 +124,7 @@ class _Writer:
         for step in range(tile.stages - 1):
             with T.If(step < self._grid.steps), T.Then():
                 self._copy(thread, step, first, step, part.batch)
+                self._unpack(thread, step)
             T.evaluate(T.ptx["cp.async.commit_group"]())
         with T.serial(self._grid.steps) as step:
             T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
@@ -125,6 +134,9 @@ class _Writer:
                 self._copy(thread, ahead % tile.stages, first, ahead, part.batch)
             T.evaluate(T.ptx["cp.async.commit_group"]())
             self._multiply(thread, step % tile.stages, sums)
+            if self._unpackers:
+                with T.If(ahead < self._grid.steps), T.Then():
+                    self._unpack(thread, ahead % tile.stages)
         self._store(thread, first, part, sums)
 
     def _copy(
@@ -133,7 +145,15 @@ class _Writer:
         """Begin to fill a stage."""
         term = (self._begin + step) * self._tile.depth
         for side, row in zip((self._a, self._b), first, strict=True):
-            side.move(thread, stage, row, term, batch, self._own)
+            if (unpacker := self._unpackers.get(side)) is not None:
+                unpacker.load(thread, row, term, batch)
+            else:
+                side.move(thread, stage, row, term, batch, self._own)
+
+    def _unpack(self, thread: Any, stage: Any) -> None:
+        """Fill a stage with what was loaded for it while the one before was multiplied."""
+        for unpacker in self._unpackers.values():
+            unpacker.store(thread, stage)
 
     def _place_warp(self, thread: Any) -> Place:
         """The first row and column of a thread's warp."""

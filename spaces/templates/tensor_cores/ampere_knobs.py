@@ -29,6 +29,7 @@ from spaces.templates.tensor_cores.tile import (
     WIDENED,
     Element,
     count_block_bytes,
+    count_held,
     count_places,
     count_rows,
     count_stage_bytes,
@@ -186,7 +187,7 @@ def feasible(product: Product, gpu: Gpu, tile: AmpereTile) -> npt.NDArray[np.boo
     # Places on known axes the compiler finds again where it has no registers for them: it divides
     # by constants. As far as its spills tell not where words are read.
     places = np.where(product.c.symbolic | (words > 0), count_places(product, tile), 0)
-    registers = tile.registers(gpu) + words + places
+    registers = tile.registers(gpu) + words + places + count_held(product, tile)
     good = registers <= register_limit(gpu, tile.threads)
     warps = tile.row_warps * tile.column_warps
     good &= (warps <= _MOST_WARPS) & (warps >= _LEAST_WARPS)

@@ -96,7 +96,8 @@ def estimate(product: Product, gpu: Gpu, tile: Tile) -> Estimate:
     resident = np.minimum(resident, np.maximum(waves, 1))
     multiplying = tile.multiplying(gpu, _SUSTAINED)
     fetching = np.maximum(
-        count_fetched_bytes(tile) / rates.L2_BYTES, count_stage_bytes(tile) / rates.LOADED_BYTES
+        count_fetched_bytes(product, tile) / rates.L2_BYTES,
+        count_stage_bytes(tile) / rates.LOADED_BYTES,
     )
     is_shared = blocks > 1
     # A stage is filled anew once the products after it have begun, in all blocks that it is for.
@@ -179,12 +180,15 @@ def _find_runs(product: Product, tile: Tile) -> Any:
 
 def _copying(product: Product, tile: Tile) -> Any:
     """Cycles in which threads find and copy a stage of those operands that they have to copy
-    element by element, or whose rows are windows."""
+    element by element or to unpack, or whose rows are windows."""
     cycles: Any = 0.0
     for operand in range(2):
         each = count_rows(product, tile, operand) * tile.depth / tile.copiers
         slides = product.slides(operand)
-        if not product.in_units[operand]:
+        if product.packed[operand] is not None:
+            elements = count_rows(product, tile, operand) * tile.depth
+            cycles = cycles + elements * rates.UNPACK_ISSUES / rates.ISSUED
+        elif not product.in_units[operand]:
             cycles = cycles + each * (_COPY_ISSUES + rates.WINDOW_ISSUES * slides)
             if tile.element.bytes < WORD_BYTES:  # else each is under way, without a register
                 held = HELD_OF_WINDOWS if slides else HELD

@@ -29,6 +29,7 @@ from spaces.templates.tensor_cores.cluster import Cluster
 from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES, HALVES
+from spaces.templates.tensor_cores.unpacker import Unpacker
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
@@ -43,9 +44,9 @@ _REGISTERS = {1: (40, 232), 2: (40, 232), 3: (40, 152)}
 these have taken what the former gave away."""
 _COPYING_REGISTERS = {1: (104, 232), 2: (104, 200), 3: (104, 128)}
 """The same where threads copy element by element."""
-_MAPPED, _COPIED, _FILLED = "mapped", "copied", "filled"
-"""The ways in which an operand is copied: by a tensor map, by threads that need not wait, and by
-threads element by element."""
+_MAPPED, _COPIED, _FILLED, _UNPACKED = "mapped", "copied", "filled", "unpacked"
+"""The ways in which an operand is copied: by a tensor map, by threads that need not wait, by
+threads element by element, and by threads that unpack it."""
 
 
 def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu: Gpu) -> Any:
@@ -59,6 +60,12 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
     return write_product(
         match, product, lambda T, epilogue: _Writer(T, product, tile, epilogue, match.main, gpu)
     )
+
+
+def _find_way(side: MappedOperand) -> str:
+    if side.source.packed is not None:
+        return _UNPACKED
+    return _MAPPED if side.is_mapped else _COPIED if side.is_ahead else _FILLED
 
 
 class _Writer:
@@ -81,7 +88,7 @@ class _Writer:
         self._a, self._b = (
             MappedOperand(
                 *(T, product, number),
-                read_source(product, number, epilogue.operands[number], extents),
+                read_source(product, number, epilogue, extents),
                 rows=own,
                 lines=each,
                 depth=tile.depth,
@@ -91,10 +98,12 @@ class _Writer:
             for number, own, each, blocks in zip(numbers, rows, lines, shared, strict=True)
         )
         self._sides = (self._a, self._b)
-        self._ways = [
-            _MAPPED if side.is_mapped else _COPIED if side.is_ahead else _FILLED
-            for side in self._sides
-        ]
+        self._ways = [_find_way(side) for side in self._sides]
+        self._unpackers = {
+            side: Unpacker(T, side, WARPGROUP)
+            for side, way in zip(self._sides, self._ways, strict=True)
+            if way == _UNPACKED
+        }
         clustered = zip(self._sides, shared[::-1], strict=True)
         sides = [(side.source, side.rows * blocks) for side, blocks in clustered]
         told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
@@ -159,6 +168,8 @@ class _Writer:
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
         if {*self._ways} != {_MAPPED}:
             own = allocate_held(T, self._sides)
+            for unpacker in self._unpackers.values():
+                unpacker.allocate()
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, number + turn * clusters, own)
         else:
@@ -191,12 +202,14 @@ class _Writer:
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
-        mapped, copied, filled = (
+        mapped, copied, filled, unpacked = (
             [tile for tile, its in zip(tiles, self._ways, strict=True) if its == way]
-            for way in (_MAPPED, _COPIED, _FILLED)
+            for way in (_MAPPED, _COPIED, _FILLED, _UNPACKED)
         )
         for side, row in copied:
             side.aim(thread, row)
+        for side, row in unpacked:
+            self._unpackers[side].load(thread, row, begin * tile.depth, part.batch)
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -218,9 +231,14 @@ class _Writer:
                 T.evaluate(T.ptx["cp.async.mbarrier.arrive.noinc.shared.b64"](full))
             for side, row in filled:
                 side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
-            if filled:
+            for side, _ in unpacked:
+                self._unpackers[side].store(thread, stage)
+            for _ in {*self._ways} & {_FILLED, _UNPACKED}:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
+            for side, row in unpacked:  # while others multiply what was unpacked
+                with T.If(step + 1 < self._steps), T.Then():
+                    self._unpackers[side].load(thread, row, term + tile.depth, part.batch)
 
     def _consume(
         self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]

@@ -27,6 +27,7 @@ from spaces.templates.tensor_cores.tile import (
     SWAP,
     Element,
     count_block_bytes,
+    count_held,
     count_places,
     count_stage_bytes,
     fits_lines,
@@ -45,7 +46,7 @@ _PATTERN_LINES = PATTERN_BYTES // LINE_BYTES
 _OTHER_REGISTERS = 40
 """Of a consumer's thread, besides its sums."""
 _PLACES = 56
-"""Registers of a thread that copies, for where windows are."""
+"""Registers of a thread that copies, for where windows are, and for codes."""
 _BARRIER_BYTES = 16
 
 
@@ -163,7 +164,7 @@ def feasible(product: Product, gpu: Gpu, tile: HopperTile) -> npt.NDArray[np.boo
     good &= fits_lines(product, tile)
     good &= count_left_bytes(product, tile.splits) <= MOST_LEFT_BYTES
     good &= (tile.splits == 1) | (tile.bulk_stores == 0)
-    good &= count_places(product, tile) <= _PLACES
+    good &= count_places(product, tile) + count_held(product, tile) <= _PLACES
     good &= fits_cluster(product, tile)
     return np.asarray(good, dtype=np.bool_)
 

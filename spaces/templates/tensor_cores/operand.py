@@ -55,6 +55,8 @@ class Operand:
     @property
     def is_ahead(self) -> bool:
         """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
+        if self.source.packed is not None:
+            return False
         return self.source.in_units or self._element.bytes >= WORD_BYTES
 
     def aim(self, thread: Any, row: Any) -> None:
@@ -64,7 +66,7 @@ class Operand:
             return
         each = UNIT // self._element.bytes
         turns = range(-(-self.rows * self.depth // (each * self._threads)))
-        rows = (self._find_piece(thread + turn * self._threads, each)[0] for turn in turns)
+        rows = (self.find_piece(thread + turn * self._threads, each)[0] for turn in turns)
         self._aimed = keep_apart(self._t, [self.source.take_apart(row + r) for r in rows])
 
     def move(
@@ -124,7 +126,7 @@ class Operand:
             aimed: what `aim` has found.
         """
         T, item = self._t, self._element.bytes
-        r, t = self._find_piece(number, each)
+        r, t = self.find_piece(number, each)
         place = (row + r, term + t)
         near, far = place if aimed is None else (aimed, place[1])
         beyond = (self.source.size - place[0], self.source.terms - place[1])
@@ -141,7 +143,7 @@ class Operand:
         kept = "cg" if each * item == UNIT else "ca"
         return T.ptx[f"cp.async.{kept}.shared.global"](where, source, each * item, size)
 
-    def _find_piece(self, number: Any, each: int) -> tuple[Any, Any]:
+    def find_piece(self, number: Any, each: int) -> tuple[Any, Any]:
         """The row and the term in a tile at which so many elements begin, by their number."""
         along = (self.rows if self.source.turned else self.depth) // each
         dense, line = number % along * each, number // along
@@ -161,7 +163,7 @@ class Operand:
         with T.serial(self.rows * self.depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
-                return self._find_piece((turn * held + i) * self._threads + thread, 1)
+                return self.find_piece((turn * held + i) * self._threads + thread, 1)
 
             with T.unroll(held) as i:
                 r, t = place(i)
@@ -170,8 +172,9 @@ class Operand:
                 T.buffer_store(self.stages, own[i], [stage, self.offset(*place(i))])
 
     def count_held(self) -> int:
-        """Elements that a thread has under way in registers; none where it may copy ahead."""
-        if self.is_ahead:
+        """Elements that a thread has under way in registers; none where it may copy ahead, or has
+        codes of them (`spaces.templates.tensor_cores.unpacker`)."""
+        if self.is_ahead or self.source.packed is not None:
             return 0
         most = HELD if self.source.take_apart is None else HELD_OF_WINDOWS
         return gcd(self.rows * self.depth // self._threads, most)

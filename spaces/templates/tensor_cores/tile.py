@@ -31,6 +31,8 @@ since it takes registers to find each of them."""
 _OPEN_REGISTERS = 16
 """Of a thread, for sizes of windows that are open."""
 _INSTRUCTION_BYTES, _LEAST_ROWS = 32, 64
+_LEAST_WIDTH, _OF_SCALES = 8, 2
+"""Elements of a vector that is unpacked, and registers for what they have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +176,14 @@ def count_stage_bytes(tile: Tile) -> Any:
     return (tile.rows + tile.columns) * tile.depth * tile.element.bytes
 
 
-def count_fetched_bytes(tile: Tile) -> Any:
+def count_fetched_bytes(product: Product, tile: Tile) -> Any:
     """What of both tiles a block fetches by itself, where blocks of a cluster share the rest."""
-    lines = tile.rows / tile.b_blocks + tile.columns / tile.a_blocks
-    return lines * tile.depth * tile.element.bytes
+    found: Any = 0
+    for operand in range(2):
+        is_a = tile.swap == (operand == product.c.columns_of)
+        lines = np.where(is_a, tile.rows / tile.b_blocks, tile.columns / tile.a_blocks)
+        found = found + lines * tile.depth * product.item_bytes(operand)
+    return found
 
 
 def count_block_bytes(product: Product, tile: Tile) -> Any:
@@ -201,6 +207,35 @@ def count_places(product: Product, tile: Tile) -> Any:
             turns = -(-copied // (UNIT * tile.copiers))
             found = found + turns * len(product.axes_of(operand))
             found = found + _OPEN_REGISTERS * product.c.symbolic
+    return found
+
+
+def choose_width(widest: int, elements: Any, along: Any, threads: Any) -> Any:
+    """Elements of a packed operand that a thread unpacks at once: as many as keep all threads busy,
+    but those of a unit of shared memory at least.
+
+    Args:
+        widest: of the operand's vectors.
+        elements: of a tile; `along` those of a line of it.
+    """
+    found: Any = min(widest, _LEAST_WIDTH)
+    for width in (2 * _LEAST_WIDTH, 4 * _LEAST_WIDTH):
+        if width <= widest:
+            found = np.where(elements // width >= threads, width, found)
+    return np.gcd(found, along)
+
+
+def count_held(product: Product, tile: Tile) -> Any:
+    """Registers of a thread for codes that it has loaded, and for their scales."""
+    found: Any = 0
+    for operand, packed in enumerate(product.packed):
+        if packed is not None:
+            rows = count_rows(product, tile, operand)
+            along = rows if product.turned[operand] else tile.depth
+            elements = rows * tile.depth
+            width = choose_width(packed.width, elements, along, tile.copiers)
+            each = -(-width * product.item_bytes(operand) // WORD_BYTES) + _OF_SCALES
+            found = found + -(-elements // (width * tile.copiers)) * each
     return found
 
 

@@ -144,7 +144,10 @@ def _count_issues(product: Product, tile: k.ThreadTile) -> Any:
     copying: Any = 0.0
     for operand in range(2):
         each = _ADDRESS_ISSUES + rates.WINDOW_ISSUES * product.slides(operand)
-        copying = copying + k.count_copies(product, tile, operand)
+        copies = k.count_copies(product, tile, operand)
+        copying = copying + copies
+        if product.packed[operand] is not None:
+            copying = copying + copies * k.width_of(product, operand) * rates.UNPACK_ISSUES
         copying = copying + each * k.count_addresses(product, tile, operand)
     each = tile.sums + tile.row_vectors + tile.column_vectors
     return each * tile.depth + copying + _STEP_ISSUES

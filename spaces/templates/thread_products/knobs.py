@@ -158,7 +158,11 @@ def count_registers(product: Product, gpu: Gpu, tile: ThreadTile) -> Any:
         (2 - (number == late_of(product))) * VECTOR * vectors * span_of(product, number)
         for number, vectors in sides
     )
-    held = 0 if copies_ahead(gpu) else sum(_count_held(product, tile, n) for n in range(2))
+    held = sum(
+        _count_held(product, tile, number)
+        for number, packed in enumerate(product.packed)
+        if not copies_ahead(gpu) or packed is not None
+    )
     places = sum(_count_places(product, tile, n) for n in range(2))
     return tile.sums + factors + held + places + _OTHER_REGISTERS
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from spaces.templates.products.layout import UNIT
 from spaces.templates.products.source import Source, keep_apart
+from spaces.templates.products.vectors import allocate_vectors
 from spaces.templates.thread_products.knobs import ITEM, VECTOR
 from spaces.templates.thread_products.places import Tile
 from spaces.templates.thread_program import keep, narrow
@@ -29,7 +30,8 @@ class Operand:
     Args:
         T: TVM's script.
         threads: of a block.
-        ahead: whether copies reach shared memory by themselves, or through registers.
+        ahead: whether copies reach shared memory by themselves, or through registers, as those of
+            packed operands always do.
         late: whether a thread reads factors into the registers of those that it has just used.
     """
 
@@ -44,7 +46,7 @@ class Operand:
         late: bool,
     ) -> None:
         self._t, self.source, self.tile = T, source, tile
-        self._threads, self._ahead = threads, ahead
+        self._threads, self._ahead = threads, ahead and source.packed is None
         self._size, self._terms = narrow(T, source.size), narrow(T, source.terms)
         self._are_whole = isinstance(self._terms, int) and self._terms % tile.depth == 0
         self._span = 1 if tile.turned else VECTOR
@@ -63,8 +65,7 @@ class Operand:
         self._shared, self._begin = shared, begin
         self._factors = T.alloc_buffer((self._buffers * self._of_buffer,), _KIND, scope="local")
         if not self._ahead:
-            shape = (self._turns * tile.width,)
-            self._held = T.alloc_buffer(shape, self.source.kind, scope="local")
+            self._held = allocate_vectors(T, self.source, tile.width, self._turns)
 
     @property
     def is_whole(self) -> bool:
@@ -155,17 +156,14 @@ class Operand:
         T, tile = self._t, self.tile
         if self._ahead:
             return
+        is_vector = tile.width > 1 and self.source.kind == _KIND and self.source.packed is None
+        parts = [T.ramp(0, 1, tile.width)] if is_vector else range(tile.width)
+        read = self._held.read if is_vector else self._held.widen
         for turn in range(self._turns):
-            first = turn * tile.width
             with self._where_it_copies():
-                if tile.width == 1 or self.source.kind != _KIND:
-                    for part in range(tile.width):
-                        value = T.Cast(_KIND, self._held[first + part])
-                        T.buffer_store(self._shared, value, [self._place(stage, turn) + part])
-                else:
-                    along = T.ramp(0, 1, tile.width)
-                    value = self._held[first + along]
-                    T.buffer_store(self._shared, value, [self._place(stage, turn) + along])
+                for part in parts:
+                    place = self._place(stage, turn) + part
+                    T.buffer_store(self._shared, read(turn, part), [place])
 
     def read(self, stage: Any, term: int) -> None:
         """Read a thread's factors of a term, and of those that lie beside it."""
@@ -225,18 +223,9 @@ class Operand:
         return self._t.And(there, self.source.inside(row, place, self._batch))
 
     def _load(self, turn: int, there: Any, place: Any) -> None:
-        T, width, row = self._t, self.tile.width, self._rows[self._row_of(turn)]
-        index = self.source.index(row, place, self._batch)
+        T, row = self._t, self._rows[self._row_of(turn)]
         with T.If(self._is_inside(row, there, place)):
             with T.Then():
-                if width > 1:
-                    # Dimensions behind the dense one, if any, have one place each.
-                    index[-1] = T.ramp(index[-1], 1, width)
-                    own = T.ramp(turn * width, 1, width)
-                    T.buffer_store(self._held, self.source.tensor[tuple(index)], [own])
-                else:
-                    T.buffer_store(self._held, self.source.tensor[tuple(index)], [turn])
+                self._held.load(turn, row, place, self._batch)
             with T.Else():
-                for part in range(width):
-                    zero = T.Cast(self.source.kind, T.float32(0))
-                    T.buffer_store(self._held, zero, [turn * width + part])
+                self._held.clear(turn)

@@ -60,7 +60,7 @@ class _Writer:
         self._sides: list[Operand] = []
         self._late: Operand | None = None
         for number in numbers:
-            source = read_source(product, number, epilogue.operands[number], extents)
+            source = read_source(product, number, epilogue, extents)
             own = tile_of_operand(product, tile, number)
             late = number == k.late_of(product)
             way = Operand(T, source, own, threads=tile.threads, ahead=ahead, late=late)
@@ -123,7 +123,8 @@ class _Writer:
         T, tile = self._t, self._tile
         for step in range(tile.stages - 1):
             self._copy(step * self._apart, step)
-        self._wait(0)
+            self._finish(step * self._apart)
+        self._wait()
         for side in self._sides:
             side.read(0, 0)
         last = tile.stages - 1
@@ -135,10 +136,11 @@ class _Writer:
             self._copy(stages[before], step + last)
             for term in range(tile.depth - 1):
                 self._add(sums, term, stages[now], term + 1)
+            self._finish(stages[before])
             T.buffer_store(stages, stages[now], [before])
             is_last = stages[now] == last * self._apart
             T.buffer_store(stages, T.Select(is_last, 0, stages[now] + self._apart), [after])
-            self._wait(stages[after])
+            self._wait()
             self._add(sums, tile.depth - 1, stages[after], 0)
             T.buffer_store(stages, stages[after], [now])
 
@@ -149,11 +151,14 @@ class _Writer:
         if self._ahead:
             self._t.evaluate(self._t.ptx["cp.async.commit_group"]())
 
-    def _wait(self, stage: Any) -> None:
-        """Wait until a stage is there, and no thread reads the one before it."""
-        T = self._t
+    def _finish(self, stage: Any) -> None:
+        """Fill a stage with what threads have in registers."""
         for side in self._sides:
             side.finish(stage)
+
+    def _wait(self) -> None:
+        """Wait until the next stage is there, and no thread reads the one before it."""
+        T = self._t
         if self._ahead:
             T.evaluate(T.ptx["cp.async.wait_group"](self._tile.stages - 2))
         T.evaluate(T.cuda.cta_sync())

@@ -61,7 +61,7 @@ class SingleResults(Results):
                 with T.serial(T.max(T.min(sources[0].terms - terms[0], terms[1]), 0)) as own:
                     term = terms[0] + own
                     left, right = (
-                        side.tensor[tuple(side.index(row, term, part.batch))]
+                        side.read(row, term, part.batch)
                         for side, row in zip(sources, at, strict=True)
                     )
                     T.buffer_store(total, total[0] + left * right, [0])

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.tvm
 DECODE = [(4096, 4096), (11008, 4096), (4096, 11008)]
 """Columns and terms of products with a row of a token."""
 NT, NN = (
-    Roles(0, 1, turned=turned, width=8, few_width=8, item=2, few_item=2, most_rows=1)
+    Roles(0, 1, turned, 8, 8, item=2, few_item=2, packed=False, most_rows=1)
     for turned in (False, True)
 )
 """Of products in halves, whose rows lie as operands mostly do."""

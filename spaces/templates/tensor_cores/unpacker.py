@@ -1,0 +1,101 @@
+"""How tiles of a packed operand reach shared memory: a thread loads vectors of codes, makes numbers
+of them in registers, and stores these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spaces.ir.element_types import WIDE
+from spaces.templates.products.layout import UNIT
+from spaces.templates.products.vectors import allocate_vectors
+from spaces.templates.tensor_cores.fragments import round_pair
+from spaces.templates.tensor_cores.operand import Operand
+from spaces.templates.tensor_cores.tile import WORD_BYTES, choose_width, element_of
+
+_STORE = "store_4_words"
+_STORE_CODE = f"""
+static __device__ __forceinline__ void {_STORE}(
+    void* to, unsigned first, unsigned second, unsigned third, unsigned fourth) {{
+  *reinterpret_cast<uint4*>(to) = make_uint4(first, second, third, fourth);
+}}
+"""
+
+
+class Unpacker:
+    """The tiles of one operand.
+
+    Args:
+        T: TVM's script.
+        side: the operand.
+        threads: that unpack it.
+    """
+
+    def __init__(self, T: Any, side: Operand, threads: int) -> None:
+        assert side.source.packed is not None
+        self._t, self._side, self._threads = T, side, threads
+        along = side.rows if side.source.turned else side.depth
+        self._elements = side.rows * side.depth
+        known = side.source.packed.width
+        self._width = int(choose_width(known, self._elements, along, threads))
+        self._turns = -(-self._elements // (self._width * threads))
+
+    def allocate(self) -> None:
+        """Make room in the registers of a thread."""
+        self._vectors = allocate_vectors(self._t, self._side.source, self._width, self._turns)
+
+    def load(self, thread: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
+        """Load the codes of a tile that begins at a row and a term."""
+        T, source = self._t, self._side.source
+        with T.unroll(self._turns) as turn:
+            number = turn * self._threads + thread
+            r, t = self._side.find_piece(number, self._width)
+            inside = T.And(row + r < source.size, term + t < source.terms)
+            with T.If(self._where(number, inside)):
+                with T.Then():
+                    self._vectors.load(turn, row + r, term + t, batch)
+                with T.Else():
+                    self._vectors.clear(turn)
+
+    def store(self, thread: Any, stage: Any) -> None:
+        """Store what was loaded in a stage of shared memory."""
+        T = self._t
+        with T.unroll(self._turns) as turn:
+            number = turn * self._threads + thread
+            place = self._side.find_piece(number, self._width)
+            if self._elements % (self._width * self._threads):
+                with T.If(self._where(number, True)), T.Then():
+                    self._store_vector(turn, stage, place)
+            else:
+                self._store_vector(turn, stage, place)
+
+    def _where(self, number: Any, inside: Any) -> Any:
+        """Whether a vector is within the tile, and within the tensor."""
+        if self._elements % (self._width * self._threads) == 0:
+            return inside
+        return self._t.And(number < self._elements // self._width, inside)
+
+    def _store_vector(self, turn: Any, stage: Any, place: tuple[Any, Any]) -> None:
+        T, side, kind = self._t, self._side, self._side.source.kind
+        each = UNIT // element_of(kind).bytes
+        if self._width % each:
+            for i in range(self._width):
+                where = side.offset(*self._step(place, i))
+                T.buffer_store(side.stages, self._vectors.read(turn, i), [stage, where])
+            return
+        for first in range(0, self._width, each):
+            words = [self._word(turn, first + i) for i in range(0, each, each * WORD_BYTES // UNIT)]
+            where = side.stages.ptr_to([stage, side.offset(*self._step(place, first))])
+            T.evaluate(T.cuda.func_call(_STORE, where, *words, source_code=_STORE_CODE))
+
+    def _step(self, place: tuple[Any, Any], more: int) -> tuple[Any, Any]:
+        row, term = place
+        return (row + more, term) if self._side.source.turned else (row, term + more)
+
+    def _word(self, turn: Any, place: int) -> Any:
+        """The elements of a word."""
+        T, kind = self._t, self._side.source.kind
+        if kind == WIDE:
+            return T.reinterpret("uint32", self._vectors.widen(turn, place))
+        pair = [self._vectors.widen(turn, place + i) for i in range(2)]
+        return round_pair(T, kind, *pair)
