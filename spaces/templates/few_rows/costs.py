@@ -21,6 +21,9 @@ _ADDRESS = 3.0
 """Instructions for a load: itself, and its address."""
 _SINGLE = 4
 """Bytes of an element that is multiplied as it is."""
+_UNPACK_ISSUES = 2.4
+"""Instructions for an element that is made of a code: it becomes bits of a float, from which the
+first one with such bits is taken away; words of codes are taken apart."""
 _RUN_BYTES = 64.0
 """That threads of a warp read next to one another, for memory to give its full rate."""
 
@@ -125,7 +128,7 @@ def _count_cycles(gpu: Gpu, tile: FewTile) -> Any:
     """Cycles in which a multiprocessor starts the instructions of a block's step."""
     roles = tile.roles
     of_few = tile.rows * tile.groups * tile.each
-    widening = rates.UNPACK_ISSUES - 1.0 if roles.packed else float(roles.item < _SINGLE)
+    widening = _UNPACK_ISSUES if roles.packed else float(roles.item < _SINGLE)
     widened = tile.loads * tile.vector * widening + of_few * (roles.few_item < _SINGLE)
     others = _ADDRESS * (tile.loads + of_few / tile.few_vector)
     return tile.threads * ((tile.products + widened) / gpu.madds + others / rates.ISSUED)

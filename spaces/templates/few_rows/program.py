@@ -93,8 +93,11 @@ class _Writer:
                 self._load_weights(group, place(group))
         with T.unroll(tile.groups) as group:
             self._load_few(place(group))
-            for term in range(tile.each):
-                self._multiply(group, term, sums)
+            if tile.roles.turned or self._of_weights.scale(0) is None:
+                for term in range(tile.each):
+                    self._multiply(group, term, sums)
+            else:
+                self._multiply_unscaled(group, sums)
 
     def _load_weights(self, number: Any, term: Any) -> None:
         """Load from all columns of a thread what begins at a term."""
@@ -134,13 +137,27 @@ class _Writer:
             with T.Else():
                 vectors.clear(number)
 
+    def _multiply_unscaled(self, group: Any, sums: Any) -> None:
+        """Multiply a group's terms, of whose weights those of a column have one scale: it is the
+        sums that are multiplied by it."""
+        T, tile = self._t, self._tile
+        parts = T.alloc_buffer((tile.sums,), "float32", scope="local")
+        with T.unroll(tile.sums) as i:
+            T.buffer_store(parts, T.float32(0), [i])
+        for term in range(tile.each):
+            self._multiply(group, term, parts)
+        with T.unroll(tile.rows) as r, T.unroll(tile.columns) as c:
+            own, scale = r * tile.columns + c, self._of_weights.scale(group * tile.columns + c)
+            T.buffer_store(sums, sums[own] + parts[own] * scale, [own])
+
     def _multiply(self, group: Any, term: int, sums: Any) -> None:
         """Multiply a term of a thread's columns by all rows."""
         T, tile = self._t, self._tile
+        read = self._of_weights.widen if tile.roles.turned else self._of_weights.unscaled
         with T.unroll(tile.columns) as c:
             for w in range(tile.width):
                 load, place = (term, w) if tile.roles.turned else (group, term)
-                value = self._of_weights.widen(load * tile.columns + c, place)
+                value = read(load * tile.columns + c, place)
                 T.buffer_store(self._wide, value, [c * tile.width + w])
         own = tile.columns * tile.width
         pieces = tile.each // tile.few_vector

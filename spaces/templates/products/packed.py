@@ -18,7 +18,7 @@ MOST_BYTES = 16
 _MOST_REGISTERS = 8
 """That a vector is loaded into."""
 _WORD_BYTES = 4
-_ONES, _FIRST = 0x4B000000, float(1 << 23)
+ONES, _FIRST = 0x4B000000, float(1 << 23)
 """Bits that make a whole number below `_FIRST` the float32 that is larger by that."""
 
 
@@ -84,13 +84,23 @@ class Vector:
         number: the variable of the vector's number along the last dimension.
         alike: variables of what is the same for all elements, each with what it is.
         spans: what differs.
-        elements: an expression of each element, of the variables of both.
+        elements: an expression of each element in float32, of the variables of both.
     """
 
     number: Any
     alike: tuple[tuple[Any, Any], ...]
     spans: tuple[Span, ...]
     elements: tuple[Any, ...]
+
+    def factor(self) -> tuple[Any, tuple[Any, ...]]:
+        """The variable that all elements are multiplied by, and what of each; None and the elements
+        where there is no such."""
+        from tvm import tirx
+
+        for variable, _ in self.alike:
+            if all(isinstance(e, tirx.Mul) and e.b.same_as(variable) for e in self.elements):
+                return variable, tuple(element.a for element in self.elements)
+        return None, self.elements
 
     @property
     def registers(self) -> int:
@@ -176,7 +186,8 @@ class _Reader:
         value = structural_mutate(self._packed.value, [(Expr, self._split)])
         elements = [self._take(value, i) for i in range(self._width)]
         spans = tuple(self._read_span(*span) for span in self._spans)
-        return Vector(self._number, tuple(self._alike), spans, tuple(elements))
+        exact = tuple(map(_widen, elements))
+        return Vector(self._number, tuple(self._alike), spans, exact)
 
     def _place(self, expression: Any, at: Any) -> Any:
         """An expression at a place of a vector."""
@@ -249,6 +260,31 @@ class _Reader:
         return Span(first.source, tuple(first.indices), tuple(numbers), alignment)
 
 
+def _widen(element: Any) -> Any:
+    """An element in float32, not rounded to the operand's type where it was computed in that."""
+    from tvm import tirx
+
+    while isinstance(element, tirx.Cast) and str(element.value.ty.dtype) == WIDE:
+        element = element.value
+    return rewrite.cast(WIDE, element)
+
+
+def read_code(bits: Any) -> tuple[Any, int, int] | None:
+    """Of an expression that takes a code out of a byte: the variable of the byte, how far it is
+    shifted to the right, and the mask of what is then taken; None of any other."""
+    from tvm import tirx
+
+    mask, shift = 255, 0
+    if isinstance(bits, tirx.BitwiseAnd) and (known := tvm_compat.as_int(bits.b)) is not None:
+        mask, bits = known, bits.a
+    if isinstance(bits, tirx.RShift) and (known := tvm_compat.as_int(bits.b)) is not None:
+        shift, bits = known, bits.a
+    byte = rewrite.uncast(bits)
+    if not isinstance(byte, tirx.Var) or str(byte.ty.dtype) != "uint8":
+        return None
+    return byte, shift, mask & (255 >> shift)
+
+
 def _flatten(load: Any) -> Any:
     """Where an element lies, in elements."""
     place: Any = 0
@@ -274,7 +310,7 @@ def _count_in_floats(value: Any) -> Any:
         return bound.min_value >= 0 and bound.max_value < _FIRST
 
     def read_bits(code: Any) -> Any:
-        bits = rewrite.cast("int32", code.value) | tirx.const(_ONES, "int32")
+        bits = rewrite.cast("int32", code.value) | tirx.const(ONES, "int32")
         return tirx.reinterpret(WIDE, bits)
 
     def subtract(node: Any, mutator: Any) -> Any:

@@ -6,12 +6,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from spaces.ir import rewrite
+from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import WIDE
-from spaces.templates.products.packed import Span, find_vector
+from spaces.templates.products.packed import ONES, Span, find_vector, read_code
 from spaces.templates.products.source import Source
 
-_WORD, _WORD_BITS, _WORD_BYTES = "uint32", 32, 4
+_WORD, _WORD_BYTES = "uint32", 4
+_BYTE, _EACH_BYTE = 255, 0x01010101
+_COUNT, _SELECTOR = "count_code", 0x7440
+_COUNT_CODE = f"""
+static __device__ __forceinline__ float {_COUNT}(unsigned codes, unsigned selector) {{
+  const unsigned ones = {ONES:#x}u | threadIdx.x << 8;
+  return __uint_as_float(__byte_perm(codes, ones, selector));
+}}
+"""
+"""No selector takes the bytes that the thread's number changes: they keep the compiler from having
+`ones` within each instruction, and each selector in a register that is copied before."""
 _LOAD_CODE = """
 static __device__ __forceinline__ void {name}(const void* from, {parameters}) {{
   const {kind} words = *reinterpret_cast<const {kind}*>(from);
@@ -39,6 +49,12 @@ class Vectors(Protocol):
 
     def widen(self, number: Any, place: Any) -> Any:
         """An element in float32."""
+
+    def scale(self, number: Any) -> Any:
+        """What all elements of a vector are multiplied by; None where there is no such."""
+
+    def unscaled(self, number: Any, place: Any) -> Any:
+        """An element in float32 before it is multiplied by that."""
 
 
 def allocate_vectors(T: Any, source: Source, width: int, count: int) -> Vectors:
@@ -84,6 +100,14 @@ class PlainVectors:
         """See `Vectors`."""
         return rewrite.cast(WIDE, self.read(number, place))
 
+    def scale(self, number: Any) -> Any:
+        """See `Vectors`: none."""
+        return None
+
+    def unscaled(self, number: Any, place: Any) -> Any:
+        """See `Vectors`."""
+        return self.widen(number, place)
+
 
 class PackedVectors:
     """See `Vectors`: of elements that are computed of packed numbers, which registers hold, each
@@ -104,6 +128,12 @@ class PackedVectors:
             T.alloc_buffer((count * span.registers,), _name_type(span), scope="local")
             for span in found.spans
         ]
+        self._numbers = {
+            variable: (span, own, place)
+            for span, own in zip(found.spans, self._spans, strict=True)
+            for place, variable in enumerate(span.numbers)
+        }
+        self._scale, self._unscaled = found.factor()
 
     def load(self, number: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """See `Vectors`."""
@@ -158,34 +188,65 @@ class PackedVectors:
 
     def read(self, number: Any, place: int) -> Any:
         """See `Vectors`."""
-        return rewrite.substitute(self._vector.elements[place], self._find_values(number))
+        return rewrite.cast(self._source.kind, self.widen(number, place))
 
     def widen(self, number: Any, place: int) -> Any:
         """See `Vectors`: before it is rounded to the type of the operand."""
-        element = self._vector.elements[place]
-        exact = rewrite.uncast(element)
-        chosen = exact if str(exact.ty.dtype) == WIDE else element
-        return rewrite.cast(WIDE, rewrite.substitute(chosen, self._find_values(number)))
+        return self._compute(number, self._vector.elements[place])
 
-    def _find_values(self, number: Any) -> list[tuple[Any, Any]]:
-        """What the variables of elements are."""
-        found = [
+    def scale(self, number: Any) -> Any:
+        """See `Vectors`."""
+        return None if self._scale is None else self._compute(number, self._scale)
+
+    def unscaled(self, number: Any, place: int) -> Any:
+        """See `Vectors`."""
+        return self._compute(number, self._unscaled[place])
+
+    def _compute(self, number: Any, element: Any) -> Any:
+        """An expression of a vector's variables."""
+        from tvm.ir import Call
+        from tvm_ffi import structural_mutate
+
+        def look(call: Any, mutator: Any) -> Any:
+            counted = self._count(number, call)
+            return mutator.default_mutate(call) if counted is None else counted
+
+        counted = structural_mutate(element, [(Call, look)])
+        known = [
             (variable, own[number])
             for (variable, _), own in zip(self._vector.alike, self._alike, strict=True)
         ]
-        for span, own in zip(self._vector.spans, self._spans, strict=True):
+        for variable, (span, own, place) in self._numbers.items():
             first = number * span.registers
-            for i, variable in enumerate(span.numbers):
-                found.append((variable, self._read_number(span, own, first, i)))
-        return found
+            if span.load_bytes:
+                word, shift = own[first + place // _WORD_BYTES], place % _WORD_BYTES * 8
+                value = rewrite.cast(str(span.source.dtype), word >> self._t.uint32(shift))
+            else:
+                value = own[first + place]
+            known.append((variable, value))
+        return rewrite.substitute(counted, known)
 
-    def _read_number(self, span: Span, own: Any, first: Any, place: int) -> Any:
+    def _count(self, number: Any, call: Any) -> Any:
+        """A code as the last bits of a float, see `spaces.templates.products.packed`: a byte of a
+        word, which four codes share; None of anything else, and of bytes in no words."""
+        from tvm import tirx
+
+        bits = call.args[0] if call.args else None
+        if not isinstance(bits, tirx.BitwiseOr) or tvm_compat.as_int(bits.b) != ONES:
+            return None
+        code = read_code(bits.a)
+        if code is None:
+            return None
+        byte, shift, mask = code
+        span, own, place = self._numbers[byte]
         if not span.load_bytes:
-            return own[first + place]
-        each = _WORD_BITS // 8
-        shift = self._t.uint32(place % each * 8)
-        word = own[first + place // each] >> shift if place % each else own[first + place // each]
-        return rewrite.cast(str(span.source.dtype), word)
+            return None
+        T, word = self._t, own[number * span.registers + place // _WORD_BYTES]
+        if mask < _BYTE:
+            word = (word >> T.uint32(shift)) & T.uint32(mask * _EACH_BYTE)
+        selector = T.uint32(_SELECTOR + place % _WORD_BYTES)
+        told = {"source_code": _COUNT_CODE, "return_type": WIDE}
+        return T.cuda.func_call(_COUNT, word, selector, **told)
 
 
 def _name_type(span: Span) -> str:

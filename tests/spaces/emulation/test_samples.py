@@ -25,6 +25,7 @@ from tests.spaces.templates.tensor_cores import (
     byte_products,
     convolutions,
     grouped_products,
+    packed_products,
     products,
     single_products,
 )
@@ -58,6 +59,11 @@ _PRODUCTS = {
     "grouped on hopper": (products.HOPPER, grouped_products.PROGRAMS),
     "grouped on ampere": (products.AMPERE, grouped_products.PROGRAMS),
     "hopper rough": (products.HOPPER, byte_float_products.ROUGH),
+    "packed on hopper": (products.HOPPER, packed_products.PROGRAMS),
+    "packed on ampere": (products.AMPERE, packed_products.PROGRAMS),
+    "packed singles": (products.AMPERE, packed_products.SINGLES),
+    "packed TF32": (_TF32, packed_products.SINGLES),
+    "packed hopper TF32": (_HOPPER_TF32, packed_products.SINGLES),
 }
 _CONVOLUTIONS = {
     "hopper": (products.HOPPER, convolutions.PROGRAMS),
