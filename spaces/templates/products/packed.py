@@ -307,7 +307,7 @@ def _count_in_floats(value: Any) -> Any:
         if "int" not in str(node.value.ty.dtype):
             return False
         bound = analyzer.const_int_bound(node.value)
-        return bound.min_value >= 0 and bound.max_value < _FIRST
+        return bool(bound.min_value >= 0 and bound.max_value < _FIRST)
 
     def read_bits(code: Any) -> Any:
         bits = rewrite.cast("int32", code.value) | tirx.const(ONES, "int32")

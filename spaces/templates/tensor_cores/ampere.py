@@ -124,7 +124,7 @@ class _Writer:
         for step in range(tile.stages - 1):
             with T.If(step < self._grid.steps), T.Then():
                 self._copy(thread, step, first, step, part.batch)
-                self._unpack(thread, step)
+                self._unpack(thread, step, first, step, part.batch)
             T.evaluate(T.ptx["cp.async.commit_group"]())
         with T.serial(self._grid.steps) as step:
             T.evaluate(T.ptx["cp.async.wait_group"](tile.stages - 2))
@@ -136,7 +136,7 @@ class _Writer:
             self._multiply(thread, step % tile.stages, sums)
             if self._unpackers:
                 with T.If(ahead < self._grid.steps), T.Then():
-                    self._unpack(thread, ahead % tile.stages)
+                    self._unpack(thread, ahead % tile.stages, first, ahead, part.batch)
         self._store(thread, first, part, sums)
 
     def _copy(
@@ -146,14 +146,18 @@ class _Writer:
         term = (self._begin + step) * self._tile.depth
         for side, row in zip((self._a, self._b), first, strict=True):
             if (unpacker := self._unpackers.get(side)) is not None:
-                unpacker.load(thread, row, term, batch)
+                unpacker.load(thread, (row, term), batch)
             else:
                 side.move(thread, stage, row, term, batch, self._own)
 
-    def _unpack(self, thread: Any, stage: Any) -> None:
-        """Fill a stage with what was loaded for it while the one before was multiplied."""
-        for unpacker in self._unpackers.values():
-            unpacker.store(thread, stage)
+    def _unpack(
+        self, thread: Any, stage: Any, first: Place, step: Any, batch: Mapping[int, Any]
+    ) -> None:
+        """Fill a stage with what was loaded for it while another was multiplied."""
+        term = (self._begin + step) * self._tile.depth
+        for side, row in zip((self._a, self._b), first, strict=True):
+            if (unpacker := self._unpackers.get(side)) is not None:
+                unpacker.store(thread, stage, (row, term), batch)
 
     def _place_warp(self, thread: Any) -> Place:
         """The first row and column of a thread's warp."""

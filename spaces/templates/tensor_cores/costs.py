@@ -26,6 +26,7 @@ from spaces.templates.tensor_cores.tile import (
     count_places,
     count_rows,
     count_stage_bytes,
+    count_unpacked,
 )
 
 _STEP_CYCLES = 60.0
@@ -187,7 +188,9 @@ def _copying(product: Product, tile: Tile) -> Any:
         slides = product.slides(operand)
         if product.packed[operand] is not None:
             elements = count_rows(product, tile, operand) * tile.depth
+            groups, _ = count_unpacked(product, tile, operand)
             cycles = cycles + elements * rates.UNPACK_ISSUES / rates.ISSUED
+            cycles = cycles + (groups - 1) * rates.LATENCY  # the first one is loaded before
         elif not product.in_units[operand]:
             cycles = cycles + each * (_COPY_ISSUES + rates.WINDOW_ISSUES * slides)
             if tile.element.bytes < WORD_BYTES:  # else each is under way, without a register

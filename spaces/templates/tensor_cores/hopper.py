@@ -209,7 +209,7 @@ class _Writer:
         for side, row in copied:
             side.aim(thread, row)
         for side, row in unpacked:
-            self._unpackers[side].load(thread, row, begin * tile.depth, part.batch)
+            self._unpackers[side].load(thread, (row, begin * tile.depth), part.batch)
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -231,14 +231,14 @@ class _Writer:
                 T.evaluate(T.ptx["cp.async.mbarrier.arrive.noinc.shared.b64"](full))
             for side, row in filled:
                 side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
-            for side, _ in unpacked:
-                self._unpackers[side].store(thread, stage)
+            for side, row in unpacked:
+                self._unpackers[side].store(thread, stage, (row, term), part.batch)
             for _ in {*self._ways} & {_FILLED, _UNPACKED}:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
             for side, row in unpacked:  # while others multiply what was unpacked
                 with T.If(step + 1 < self._steps), T.Then():
-                    self._unpackers[side].load(thread, row, term + tile.depth, part.batch)
+                    self._unpackers[side].load(thread, (row, term + tile.depth), part.batch)
 
     def _consume(
         self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]

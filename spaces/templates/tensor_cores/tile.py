@@ -31,8 +31,9 @@ since it takes registers to find each of them."""
 _OPEN_REGISTERS = 16
 """Of a thread, for sizes of windows that are open."""
 _INSTRUCTION_BYTES, _LEAST_ROWS = 32, 64
-_LEAST_WIDTH, _OF_SCALES = 8, 2
-"""Elements of a vector that is unpacked, and registers for what they have in common."""
+_LEAST_WIDTH, _OF_SCALES, _MOST_HELD = 8, 2, 48
+"""Elements of a vector that is unpacked, registers for what they have in common, and registers for
+all vectors that a thread has loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +226,37 @@ def choose_width(widest: int, elements: Any, along: Any, threads: Any) -> Any:
     return np.gcd(found, along)
 
 
+def choose_held(turns: Any, vector_bytes: Any) -> Any:
+    """Vectors of a packed operand that a thread has loaded at once, of those that it unpacks.
+
+    Args:
+        vector_bytes: in memory.
+    """
+    return np.clip(_MOST_HELD // _count_registers(vector_bytes), 1, turns)
+
+
+def _count_registers(vector_bytes: Any) -> Any:
+    """Of a vector that is loaded."""
+    return -(-vector_bytes // WORD_BYTES) + _OF_SCALES
+
+
+def count_unpacked(product: Product, tile: Tile, operand: int) -> tuple[Any, Any]:
+    """How often a thread loads vectors of a packed operand for a stage, and in how many registers
+    it has them."""
+    packed = product.packed[operand]
+    assert packed is not None
+    rows = count_rows(product, tile, operand)
+    along = rows if product.turned[operand] else tile.depth
+    width = choose_width(packed.width, rows * tile.depth, along, tile.copiers)
+    turns = -(-rows * tile.depth // (width * tile.copiers))
+    held = choose_held(turns, width * packed.bits / 8)
+    return -(-turns // held), held * _count_registers(width * packed.bits / 8)
+
+
 def count_held(product: Product, tile: Tile) -> Any:
     """Registers of a thread for codes that it has loaded, and for their scales."""
-    found: Any = 0
-    for operand, packed in enumerate(product.packed):
-        if packed is not None:
-            rows = count_rows(product, tile, operand)
-            along = rows if product.turned[operand] else tile.depth
-            elements = rows * tile.depth
-            width = choose_width(packed.width, elements, along, tile.copiers)
-            each = -(-width * product.item_bytes(operand) // WORD_BYTES) + _OF_SCALES
-            found = found + -(-elements // (width * tile.copiers)) * each
-    return found
+    packed = [operand for operand in range(2) if product.packed[operand] is not None]
+    return sum((count_unpacked(product, tile, operand)[1] for operand in packed), start=0)
 
 
 def fits_lines(product: Product, tile: Tile) -> Any:

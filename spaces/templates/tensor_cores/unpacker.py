@@ -8,10 +8,16 @@ from typing import Any
 
 from spaces.ir.element_types import WIDE
 from spaces.templates.products.layout import UNIT
+from spaces.templates.products.totals import Place
 from spaces.templates.products.vectors import allocate_vectors
 from spaces.templates.tensor_cores.fragments import round_pair
 from spaces.templates.tensor_cores.operand import Operand
-from spaces.templates.tensor_cores.tile import WORD_BYTES, choose_width, element_of
+from spaces.templates.tensor_cores.tile import (
+    WORD_BYTES,
+    choose_held,
+    choose_width,
+    element_of,
+)
 
 _STORE = "store_4_words"
 _STORE_CODE = f"""
@@ -38,17 +44,19 @@ class Unpacker:
         self._elements = side.rows * side.depth
         known = side.source.packed.width
         self._width = int(choose_width(known, self._elements, along, threads))
-        self._turns = -(-self._elements // (self._width * threads))
+        turns = -(-self._elements // (self._width * threads))
+        self._held = int(choose_held(turns, self._width * side.source.packed.bits / 8))
+        self._groups = -(-turns // self._held)
 
     def allocate(self) -> None:
         """Make room in the registers of a thread."""
-        self._vectors = allocate_vectors(self._t, self._side.source, self._width, self._turns)
+        self._vectors = allocate_vectors(self._t, self._side.source, self._width, self._held)
 
-    def load(self, thread: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
-        """Load the codes of a tile that begins at a row and a term."""
-        T, source = self._t, self._side.source
-        with T.unroll(self._turns) as turn:
-            number = turn * self._threads + thread
+    def load(self, thread: Any, at: Place, batch: Mapping[int, Any], group: Any = 0) -> None:
+        """Load the codes of a group of vectors of a tile that begins at a row and a term."""
+        T, source, (row, term) = self._t, self._side.source, at
+        with T.unroll(self._held) as turn:
+            number = (group * self._held + turn) * self._threads + thread
             r, t = self._side.find_piece(number, self._width)
             inside = T.And(row + r < source.size, term + t < source.terms)
             with T.If(self._where(number, inside)):
@@ -57,21 +65,33 @@ class Unpacker:
                 with T.Else():
                     self._vectors.clear(turn)
 
-    def store(self, thread: Any, stage: Any) -> None:
-        """Store what was loaded in a stage of shared memory."""
+    def store(self, thread: Any, stage: Any, at: Place, batch: Mapping[int, Any]) -> None:
+        """Store a tile, whose first group was loaded, in a stage of shared memory."""
+        self._store_group(thread, stage, 0)
+        if self._groups > 1:
+            with self._t.serial(self._groups - 1) as before:
+                self.load(thread, at, batch, before + 1)
+                self._store_group(thread, stage, before + 1)
+
+    def _store_group(self, thread: Any, stage: Any, group: Any) -> None:
         T = self._t
-        with T.unroll(self._turns) as turn:
-            number = turn * self._threads + thread
+        with T.unroll(self._held) as turn:
+            number = (group * self._held + turn) * self._threads + thread
             place = self._side.find_piece(number, self._width)
-            if self._elements % (self._width * self._threads):
+            if self._is_even:
+                self._store_vector(turn, stage, place)
+            else:
                 with T.If(self._where(number, True)), T.Then():
                     self._store_vector(turn, stage, place)
-            else:
-                self._store_vector(turn, stage, place)
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether each thread has a vector in each turn."""
+        return self._elements == self._width * self._threads * self._held * self._groups
 
     def _where(self, number: Any, inside: Any) -> Any:
         """Whether a vector is within the tile, and within the tensor."""
-        if self._elements % (self._width * self._threads) == 0:
+        if self._is_even:
             return inside
         return self._t.And(number < self._elements // self._width, inside)
 

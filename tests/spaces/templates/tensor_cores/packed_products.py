@@ -1,4 +1,4 @@
-"""Products whose weights are codes of a few bits with scales, in the layouts that importers write."""
+"""Products whose weights are codes of a few bits with scales, as importers write them."""
 
 from __future__ import annotations
 
