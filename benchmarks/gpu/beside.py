@@ -24,6 +24,7 @@ BEST = (
     "product f16 4096",
     "product f32 2048",
     "decode f16 1x4096x4096",
+    "decode int4 1x4096x4096",
     "attention f16 32x2048x128",
     "softmax 4096x4096",
 )

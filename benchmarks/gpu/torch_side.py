@@ -29,7 +29,7 @@ def call_of(workload: Workload, rows: int = 0) -> tuple[Callable[..., Any], list
         return torch.randn(*shape, device="cuda", dtype=dtype)
 
     sizes = (rows, *workload.sizes) if rows else workload.sizes
-    if workload.kind == "product":
+    if workload.kind in ("product", "int4"):  # beside codes, halves
         m, n, k = sizes
         return torch.mm, [drawn(m, k), drawn(k, n)]
     if workload.kind == "batched":

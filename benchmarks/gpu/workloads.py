@@ -74,6 +74,8 @@ class Workload:
 
         if self.kind == "product":
             return _product(self)
+        if self.kind == "int4":
+            return _of_codes(self)
         if self.kind == "batched":
             return _batched(self)
         if self.kind == "convolution":
@@ -107,6 +109,35 @@ def _product(workload: Workload) -> Any:
         return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
 
     return _rounded(workload.dtype, a, b, te.compute((m, n), term, name="c"))
+
+
+def _of_codes(workload: Workload) -> Any:
+    """The right operand is codes of 4 bits with a scale for each 32 terms, as of `MatMulNBits`;
+    summed as `_product` sums."""
+    from tvm import te, tirx
+
+    from spaces.lowering.weights.codes import Codes
+
+    block, middle = 32, 8.0
+    m, n, k = (tirx.const(size, "int64") for size in workload.sizes)
+    a = te.placeholder((m, k), workload.dtype, name="a")
+    codes = te.placeholder((n, k // 2), "uint8", name="codes")
+    scales = te.placeholder((n, k // block), workload.dtype, name="scales")
+    packed = Codes(codes, 4)
+
+    def weight(at: Any, j: Any) -> Any:
+        scale = scales[j, at // block].astype("float32")
+        return ((packed.read(codes, (j, at)) - middle) * scale).astype(workload.dtype)
+
+    b = te.compute((k, n), weight, name="b")
+    along = te.reduce_axis((tirx.const(0, "int64"), k), "k")
+
+    def term(i: Any, j: Any) -> Any:
+        return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
+
+    sums = te.compute((m, n), term, name="c")
+    rounded = te.compute(sums.shape, lambda *at: sums[at].astype(workload.dtype), name="d")
+    return te.create_prim_func([a, codes, scales, rounded])
 
 
 def _batched(workload: Workload) -> Any:
@@ -151,6 +182,8 @@ ON_A_DEVICE = (
     Workload("product f16 4096", "product", (4096, 4096, 4096), "float16"),
     Workload("decode f16 1x4096x4096", "product", (1, 4096, 4096), "float16"),
     Workload("decode f16 16x4096x4096", "product", (16, 4096, 4096), "float16"),
+    Workload("decode int4 1x4096x4096", "int4", (1, 4096, 4096), "float16"),
+    Workload("product int4 4096", "int4", (4096, 4096, 4096), "float16"),
     Workload("open rows f32 ?x1024x1024", "product", (1024, 1024), rows=(16, 128, 1024)),
     Workload("batched f32 NT 48x512x512x64", "batched", (48, 512, 512, 64)),
     Workload("batched f16 NT 48x512x512x64", "batched", (48, 512, 512, 64), "float16"),
@@ -166,6 +199,7 @@ ON_THE_EMULATED_DEVICE = (
     Workload("product f16 80x96x64", "product", (80, 96, 64), "float16"),
     Workload("product bf16 48x64x32", "product", (48, 64, 32), "bfloat16"),
     Workload("decode f16 1x96x64", "product", (1, 96, 64), "float16"),
+    Workload("decode int4 1x96x64", "int4", (1, 96, 64), "float16"),
     Workload("open rows f32 ?x72x40", "product", (72, 40), rows=(3, 33, 100)),
     Workload("batched f32 NT 3x40x24x32", "batched", (3, 40, 24, 32)),
     Workload("convolution f32 3x3 1x4x10x8", "convolution", (1, 4, 10, 8, 3)),

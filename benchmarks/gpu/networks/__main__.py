@@ -1,13 +1,14 @@
-"""Networks of two layers in halves, tuned for a GPU and run on the emulated one, at many sizes.
+"""Networks of two layers in halves or 4 bits, tuned for a GPU and run on the emulated one.
 
     python -m benchmarks.gpu.networks --out networks.json
     python -m benchmarks.gpu.networks --network 'qwen3 f16' --arch sm_80
 
-A Llama and a Qwen3 with a cache, lengths and past open; a layer of BERT, batch and length open; a
-ResNet-18. Each is exported by PyTorch and tuned as a whole with a few trials. Then it runs on the
-emulated device, which needs no GPU, and is compared with PyTorch in float32: `error` is the largest
-difference over the largest value of an output, and a network is right where that is at most three
-times what PyTorch's own halves lose. Times are of this machine's CPUs, and say nothing of a GPU.
+A Llama and a Qwen3 with a cache, lengths and past open, also with weights of 4 bits; a layer of
+BERT, batch and length open; a ResNet-18. Each is exported by PyTorch and tuned as a whole with a
+few trials. Then it runs on the emulated device, which needs no GPU, and is compared with PyTorch in
+float32: `error` is the largest difference over the largest value of an output, and a network is
+right where that is at most three times what PyTorch's own halves lose. Times are of this machine's
+CPUs, and say nothing of a GPU.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ def compare(name: str, arch: str, run: Path, *, trials: int, only: str = "*") ->
         dims={dim: [*sizes] for dim, sizes in network.dims.items()},
         target=target,
         measure="emulated",
+        precision=network.precision,
         trials=trials,
         only=only,
         run=run,

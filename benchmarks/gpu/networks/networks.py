@@ -11,6 +11,7 @@ import torch
 from benchmarks.gpu.networks.decoder import Config, Decoder
 from benchmarks.gpu.networks.encoder import Encoder
 from benchmarks.gpu.networks.residual import ResNet18
+from spaces.precision.four_bits import BLOCK, quantize
 
 Sizes = tuple[int, ...]
 Feeds = tuple[torch.Tensor, ...]
@@ -29,6 +30,8 @@ class Network:
         open_axes: for each input, its open axes by number, as positions in `sizes`.
         dims: what its open dimensions are called in an archive, with the sizes to tune for.
         sizes: what it is compared at.
+        precision: that it is tuned in, as `--precision`; for `int4` its weights are drawn so that 4
+            bits hold them.
     """
 
     make: Callable[[], torch.nn.Module]
@@ -38,6 +41,7 @@ class Network:
     sizes: tuple[Sizes, ...]
     open_axes: tuple[Mapping[int, int], ...] = ()
     dims: Mapping[str, range] = field(default_factory=dict)
+    precision: str = "as-is"
 
     def draw(self) -> tuple[torch.nn.Module, torch.nn.Module]:
         """The network in its own type, and one of the same weights in float32."""
@@ -48,6 +52,8 @@ class Network:
         small = small.to(self.dtype)
         for name, table in kept.items():  # positions are computed in float32
             setattr(small, name, table)
+        if self.precision == "int4":
+            _round_to_four_bits(small)
         wide = self.make().eval()
         wide.load_state_dict({k: v.float() for k, v in small.state_dict().items()}, strict=False)
         return small, wide
@@ -69,7 +75,19 @@ class Network:
         return torch.export.export(network, example, dynamic_shapes=shapes)
 
 
-def _decoder(dtype: torch.dtype, *, norms_heads: bool) -> Network:
+def _round_to_four_bits(network: torch.nn.Module) -> None:
+    """Give products the nearest weights that are codes of 4 bits by scales of the network's type,
+    so that they are the same in 4 bits."""
+    for layer in network.modules():
+        if not isinstance(layer, torch.nn.Linear):
+            continue
+        weight = layer.weight.detach()
+        codes, scales = quantize(weight.float().numpy().T)
+        each = torch.from_numpy(scales).to(weight.dtype).float().repeat_interleave(BLOCK, dim=1)
+        layer.weight.data = (torch.from_numpy(codes) * each).to(weight.dtype)
+
+
+def _decoder(dtype: torch.dtype, *, norms_heads: bool, precision: str = "as-is") -> Network:
     config = Config(width=_WIDTH, norms_heads=norms_heads)
     shape = (1, config.shared_heads, 0, config.head_width)
 
@@ -88,6 +106,7 @@ def _decoder(dtype: torch.dtype, *, norms_heads: bool) -> Network:
         sizes=((1, 1), (1, 7), (5, 7), (64, 64), (1, 64), (33, 0), (7, 31), (1, 63)),
         open_axes=({1: 0}, *({2: 1},) * (2 * config.layers)),
         dims={"tokens_1": _TOKENS, "cache_0_2": _TOKENS},
+        precision=precision,
     )
 
 
@@ -123,6 +142,8 @@ NETWORKS: Mapping[str, Network] = {
     "llama f16": _decoder(torch.float16, norms_heads=False),
     "llama bf16": _decoder(torch.bfloat16, norms_heads=False),
     "qwen3 f16": _decoder(torch.float16, norms_heads=True),
+    "llama int4": _decoder(torch.float16, norms_heads=False, precision="int4"),
+    "qwen3 int4": _decoder(torch.bfloat16, norms_heads=True, precision="int4"),
     "bert layer f16": _encoder(),
     "resnet18 f16": _residual(),
 }

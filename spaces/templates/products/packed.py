@@ -236,9 +236,11 @@ class _Reader:
         return taken
 
     def _find_number(self, load: Any) -> Any:
-        """The variable of a number of a tensor."""
+        """The variable of a number of a tensor; None where only a run knows which one it is."""
         from tvm import tirx
 
+        if any(rewrite.reads(index) for index in load.indices):
+            return None
         for first, known in self._spans:
             if first.source.same_as(load.source):
                 behind = self._analyzer.simplify(_flatten(load) - _flatten(first))

@@ -76,7 +76,7 @@ _CONVOLUTIONS = {
     "old threads": (OLD, convolutions.SINGLE_PROGRAMS),
     "old threads, halves": (OLD, convolutions.PROGRAMS),
 }
-_LAYOUTS = ("NT", "odd NN", "turned", "rounded", "open layer", "open terms", "open batch")
+_LAYOUTS = ("NT", "odd NN", "turned", "rounded", "open layer", "open terms", "open batch", "4 bits")
 _WINDOWS = ("3x3 added", "odd groups", "channels first, stride 2", "open batch", "open images")
 _SMALL = {"activation": 6}
 """The number of points of spaces that have less than `_MANY`."""

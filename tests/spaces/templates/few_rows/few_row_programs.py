@@ -15,6 +15,8 @@ from tests.spaces.templates.open_programs import (
     space_named,
     task_of_program,
 )
+from tests.spaces.templates.tensor_cores.packed_products import Packing, blocks, columns
+from tests.spaces.templates.tensor_cores.products import Sizes
 from tuner.task import Instance, Task
 
 _F32 = "float32"
@@ -121,6 +123,14 @@ PROGRAMS: Mapping[str, Program] = {
     "open terms": Program(partial(matmul, 3, 200, "k", nt=True), _open("k", 1, 517, 264)),
     "open columns": Program(
         partial(heads, 2, 1, "n", 64, nt=True, kind=_BF16), _open("n", 0, 1, 77, 300)
+    ),
+    "4 bits": Program(partial(blocks, Sizes(1, 200, 1056), Packing())),
+    "4 bits, zeros": Program(partial(blocks, Sizes(3, 77, 544), Packing(zeros=True, kind=_BF16))),
+    "8 bits": Program(partial(blocks, Sizes(5, 136, 200), Packing(bits=8, block=16, kind=_F32))),
+    "2 bits": Program(partial(blocks, Sizes(16, 88, 101), Packing(bits=2, zeros=True))),
+    "scales of columns": Program(partial(columns, Sizes(2, 208, 517), "float16")),
+    "4 bits, open rows": Program(
+        partial(blocks, Sizes("m", 136, 288), Packing()), _open("m", 0, 1, 7, 40)
     ),
 }
 """Programs by name, with sizes that tiles do not divide."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from spaces.lowering.weights.codes import Codes
@@ -112,8 +112,3 @@ SINGLES: Programs = {
     "open rows": (_of_blocks(Packing(kind=_F32)), (Sizes("m", 136, 256),)),
 }
 """The same in single precision."""
-
-
-def with_open_rows(n: int, k: int, kind: str, **packing: Any) -> Any:
-    """Of an open number of rows."""
-    return blocks(Sizes("m", n, k), replace(_FOUR, kind=kind, **packing))

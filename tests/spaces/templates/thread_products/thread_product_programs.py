@@ -16,6 +16,8 @@ from tests.spaces.templates.open_programs import (
     space_named,
     task_of_program,
 )
+from tests.spaces.templates.tensor_cores.packed_products import Packing, blocks, columns
+from tests.spaces.templates.tensor_cores.products import Sizes
 from tuner.task import Instance, Task
 
 _F32 = "float32"
@@ -105,6 +107,14 @@ PROGRAMS: Mapping[str, Program] = {
     ),
     "open turned": Program(
         partial(turned, "m", "n", 72), _open("m", "n", sizes=((77, 5), (1, 300), (131, 64)))
+    ),
+    "4 bits": Program(partial(blocks, Sizes(200, 264, 160), Packing(kind=_F32))),
+    "8 bits, zeros": Program(
+        partial(blocks, Sizes(70, 91, 77), Packing(bits=8, zeros=True, kind=_F32))
+    ),
+    "scales of columns": Program(partial(columns, Sizes(130, 136, 72), _F32)),
+    "4 bits, open rows": Program(
+        partial(blocks, Sizes("m", 136, 96), Packing(kind=_F32)), _open("m", sizes=_ROWS)
     ),
 }
 """Programs by name, with sizes that tiles do not divide; sums of fewer terms than a stage, too."""
