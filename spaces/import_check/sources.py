@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spaces.import_check.bounds import types_in
+from spaces.import_check.unsigned_weights import drop_signs
 from tuner.errors import first_line
 
 Array = npt.NDArray[Any]
@@ -68,7 +69,7 @@ def onnx_source(model: Any, names: Sequence[str]) -> Source:
 
 
 class _Onnxruntime:
-    """onnxruntime without its optimisations, on one thread."""
+    """onnxruntime without its optimisations, on one thread; it adds up bytes in full."""
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
         try:
@@ -81,8 +82,9 @@ class _Onnxruntime:
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        given = str(model) if isinstance(model, Path) else model.SerializeToString()
         try:
+            exact = drop_signs(model)
+            given = str(exact) if isinstance(exact, Path) else exact.SerializeToString()
             self._session = onnxruntime.InferenceSession(
                 given, options, providers=["CPUExecutionProvider"]
             )
