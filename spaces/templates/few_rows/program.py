@@ -93,7 +93,7 @@ class _Writer:
                 self._load_weights(group, place(group))
         with T.unroll(tile.groups) as group:
             self._load_few(place(group))
-            if tile.roles.turned or self._of_weights.scale(0) is None:
+            if tile.roles.turned or self._of_weights.read_scale(0) is None:
                 for term in range(tile.each):
                     self._multiply(group, term, sums)
             else:
@@ -147,13 +147,13 @@ class _Writer:
         for term in range(tile.each):
             self._multiply(group, term, parts)
         with T.unroll(tile.rows) as r, T.unroll(tile.columns) as c:
-            own, scale = r * tile.columns + c, self._of_weights.scale(group * tile.columns + c)
+            own, scale = r * tile.columns + c, self._of_weights.read_scale(group * tile.columns + c)
             T.buffer_store(sums, sums[own] + parts[own] * scale, [own])
 
     def _multiply(self, group: Any, term: int, sums: Any) -> None:
         """Multiply a term of a thread's columns by all rows."""
         T, tile = self._t, self._tile
-        read = self._of_weights.widen if tile.roles.turned else self._of_weights.unscaled
+        read = self._of_weights.widen if tile.roles.turned else self._of_weights.read_unscaled
         with T.unroll(tile.columns) as c:
             for w in range(tile.width):
                 load, place = (term, w) if tile.roles.turned else (group, term)

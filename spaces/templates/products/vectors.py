@@ -50,10 +50,10 @@ class Vectors(Protocol):
     def widen(self, number: Any, place: Any) -> Any:
         """An element in float32."""
 
-    def scale(self, number: Any) -> Any:
+    def read_scale(self, number: Any) -> Any:
         """What all elements of a vector are multiplied by; None where there is no such."""
 
-    def unscaled(self, number: Any, place: Any) -> Any:
+    def read_unscaled(self, number: Any, place: Any) -> Any:
         """An element in float32 before it is multiplied by that."""
 
 
@@ -100,11 +100,11 @@ class PlainVectors:
         """See `Vectors`."""
         return rewrite.cast(WIDE, self.read(number, place))
 
-    def scale(self, number: Any) -> Any:
+    def read_scale(self, number: Any) -> Any:
         """See `Vectors`: none."""
         return None
 
-    def unscaled(self, number: Any, place: Any) -> Any:
+    def read_unscaled(self, number: Any, place: Any) -> Any:
         """See `Vectors`."""
         return self.widen(number, place)
 
@@ -194,11 +194,11 @@ class PackedVectors:
         """See `Vectors`: before it is rounded to the type of the operand."""
         return self._compute(number, self._vector.elements[place])
 
-    def scale(self, number: Any) -> Any:
+    def read_scale(self, number: Any) -> Any:
         """See `Vectors`."""
         return None if self._scale is None else self._compute(number, self._scale)
 
-    def unscaled(self, number: Any, place: int) -> Any:
+    def read_unscaled(self, number: Any, place: int) -> Any:
         """See `Vectors`."""
         return self._compute(number, self._unscaled[place])
 

@@ -100,19 +100,21 @@ class Unpacker:
         each = UNIT // element_of(kind).bytes
         if self._width % each:
             for i in range(self._width):
-                where = side.offset(*self._step(place, i))
+                where = side.offset(*self._find_place(place, i))
                 T.buffer_store(side.stages, self._vectors.read(turn, i), [stage, where])
             return
         for first in range(0, self._width, each):
-            words = [self._word(turn, first + i) for i in range(0, each, each * WORD_BYTES // UNIT)]
-            where = side.stages.ptr_to([stage, side.offset(*self._step(place, first))])
+            words = [
+                self._read_word(turn, first + i) for i in range(0, each, each * WORD_BYTES // UNIT)
+            ]
+            where = side.stages.ptr_to([stage, side.offset(*self._find_place(place, first))])
             T.evaluate(T.cuda.func_call(_STORE, where, *words, source_code=_STORE_CODE))
 
-    def _step(self, place: tuple[Any, Any], more: int) -> tuple[Any, Any]:
+    def _find_place(self, place: tuple[Any, Any], more: int) -> tuple[Any, Any]:
         row, term = place
         return (row + more, term) if self._side.source.turned else (row, term + more)
 
-    def _word(self, turn: Any, place: int) -> Any:
+    def _read_word(self, turn: Any, place: int) -> Any:
         """The elements of a word."""
         T, kind = self._t, self._side.source.kind
         if kind == WIDE:
