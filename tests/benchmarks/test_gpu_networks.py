@@ -66,7 +66,12 @@ def test_a_line_says_where_a_network_is_wrong() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "arch"),
-    [("qwen3 f16", "sm_90a"), ("llama bf16", "sm_80"), ("bert layer f16", "sm_80")],
+    [
+        ("qwen3 f16", "sm_90a"),
+        ("llama bf16", "sm_80"),
+        ("llama int4", "sm_90a"),
+        ("bert layer f16", "sm_80"),
+    ],
 )
 def test_a_network_that_was_tuned_is_right_at_every_size(
     name: str, arch: str, tmp_path: Path
