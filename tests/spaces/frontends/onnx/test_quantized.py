@@ -116,7 +116,7 @@ def test_an_integer_product_takes_its_zero_points_off(left: str, right: str, kno
         return [centred @ (columns.astype("int32") - np.int32(0 if not right else weights["b"]))]
 
     compare(proto, fed, peer=exactly)
-    if left != "rows":  # which onnxruntime does not take
+    if known and left != "rows":  # which onnxruntime takes, and adds up in full on any CPU
         (found,), (wanted,) = by_onnxruntime(proto, fed), exactly(proto, fed)
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
