@@ -31,8 +31,8 @@ class _Places:
 _PLACES: Mapping[str, _Places] = MappingProxyType(
     {
         "QLinearConv": _Places(3, 5, 2),
-        "QLinearMatMul": _Places(3, 5),
-        "QGemm": _Places(3, 5),
+        "QLinearMatMul": _Places(3, 5, 2),
+        "QGemm": _Places(3, 5, 2),
         "MatMulInteger": _Places(1, 3),
         "MatMulIntegerToFloat": _Places(1, 5),
         "DynamicQuantizeMatMul": _Places(1, 3),

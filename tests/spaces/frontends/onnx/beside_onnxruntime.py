@@ -68,7 +68,12 @@ def by_onnxruntime(proto: Any, feeds: Feeds) -> Sequence[Array]:
     options.intra_op_num_threads = 1
     # Where the CPU has no VNNI, sums of bytes are cut off without these.
     options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(drop_signs(proto).SerializeToString(), options)
+    given = drop_signs(proto).SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(given, options)
+    except Exception:  # it does not take weights that several products share so: then node by node
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(given, options)
     found: Sequence[Array] = session.run(None, dict(feeds))
     return found
 
