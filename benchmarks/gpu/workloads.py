@@ -103,12 +103,20 @@ def _product(workload: Workload) -> Any:
     m = rows[0] if rows else te.var(_OPEN, "int64")
     a = te.placeholder((m, k), workload.dtype, name="a")
     b = te.placeholder((k, n), workload.dtype, name="b")
+    return _write_rounded(workload.dtype, [a, b], _sum_products(a, b))
+
+
+def _sum_products(a: Any, b: Any) -> Any:
+    """The product of two matrices in float32."""
+    from tvm import te, tirx
+
+    (m, k), (_, n) = a.shape, b.shape
     along = te.reduce_axis((tirx.const(0, "int64"), k), "k")
 
     def term(i: Any, j: Any) -> Any:
         return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
 
-    return _rounded(workload.dtype, a, b, te.compute((m, n), term, name="c"))
+    return te.compute((m, n), term, name="c")
 
 
 def _of_codes(workload: Workload) -> Any:
@@ -129,15 +137,8 @@ def _of_codes(workload: Workload) -> Any:
         scale = scales[j, at // block].astype("float32")
         return ((packed.read(codes, (j, at)) - middle) * scale).astype(workload.dtype)
 
-    b = te.compute((k, n), weight, name="b")
-    along = te.reduce_axis((tirx.const(0, "int64"), k), "k")
-
-    def term(i: Any, j: Any) -> Any:
-        return te.sum(a[i, along].astype("float32") * b[along, j].astype("float32"), along)
-
-    sums = te.compute((m, n), term, name="c")
-    rounded = te.compute(sums.shape, lambda *at: sums[at].astype(workload.dtype), name="d")
-    return te.create_prim_func([a, codes, scales, rounded])
+    sums = _sum_products(a, te.compute((k, n), weight, name="b"))
+    return _write_rounded(workload.dtype, [a, codes, scales], sums)
 
 
 def _batched(workload: Workload) -> Any:
@@ -148,16 +149,16 @@ def _batched(workload: Workload) -> Any:
     left = te.placeholder((b, m, k), workload.dtype, name="a")
     right = te.placeholder((b, n, k), workload.dtype, name="b")
     sums = topi.nn.batch_matmul(left, right, out_dtype="float32")
-    return _rounded(workload.dtype, left, right, sums)
+    return _write_rounded(workload.dtype, [left, right], sums)
 
 
-def _rounded(dtype: str, left: Any, right: Any, sums: Any) -> Any:
+def _write_rounded(dtype: str, operands: list[Any], sums: Any) -> Any:
     from tvm import te
 
     if dtype == "float32":
-        return te.create_prim_func([left, right, sums])
+        return te.create_prim_func([*operands, sums])
     rounded = te.compute(sums.shape, lambda *at: sums[at].astype(dtype), name="d")
-    return te.create_prim_func([left, right, rounded])
+    return te.create_prim_func([*operands, rounded])
 
 
 def _gelu(x: Any) -> Any:

@@ -54,15 +54,12 @@ def drop_signs(model: Any) -> Any:
     known = onnx.load(str(model), load_external_data=False) if is_file else model
     if not [*_list_signed(known)]:
         return model
-    changed = onnx.load(str(model)) if is_file else onnx.ModelProto.FromString(_pack(known))
+    changed = onnx.load(str(model)) if is_file else onnx.ModelProto()
+    if not is_file:
+        changed.CopyFrom(known)
     for node, places in [*_list_signed(changed)]:
         _drop_signs_of(changed.graph, node, places)
     return changed
-
-
-def _pack(proto: Any) -> bytes:
-    packed: bytes = proto.SerializeToString()
-    return packed
 
 
 def _list_signed(proto: Any) -> Iterator[tuple[Any, _Places]]:
@@ -77,9 +74,8 @@ def _list_signed(proto: Any) -> Iterator[tuple[Any, _Places]]:
         zero = _name(node, places.zero)
         if zero and zero not in kinds:
             continue
-        rows_zero = places.rows_zero
-        unsigned = rows_zero is None or kinds.get(_name(node, rows_zero)) == onnx.TensorProto.UINT8
-        if unsigned:
+        rows = places.rows_zero
+        if rows is None or kinds.get(_name(node, rows)) == onnx.TensorProto.UINT8:
             yield node, places
 
 

@@ -134,6 +134,11 @@ def cast(kind: str, value: Any) -> Any:
     return value if str(value.ty.dtype) == kind else tirx.Cast(kind, value)
 
 
+def bind(variable: Any, value: Any) -> tuple[Any, Any]:
+    """A variable, and what stands for it in its type."""
+    return variable, cast(str(variable.ty.dtype), value)
+
+
 def reads(expression: Any) -> bool:
     """Whether an expression reads a tensor."""
     import tvm_ffi

@@ -186,7 +186,8 @@ def _programs(module: Any, packed: Mapping[str, Any], *, packs_weights: bool) ->
 
     Args:
         packed: what the parameters with packed weights hold, which become constants again.
-        packs_weights: whether products unpack their weights themselves, halves too.
+        packs_weights: whether products widen halves themselves, and convolutions unpack their
+            weights, as matrix products do everywhere.
     """
     from tvm.ir.transform import Sequential
     from tvm.relax import transform

@@ -64,13 +64,13 @@ class Tensors:
         """What softmax takes for a sum of products in float32."""
         a = self._attention
         places = self._place(batch, (a.rows, row), (a.keys, key))
-        return self._write(a.score, [*places, _bind(a.product, product)])
+        return self._write(a.score, [*places, rewrite.bind(a.product, product)])
 
     def finish(self, total: Any, batch: Sequence[Any], row: Any, column: Any) -> None:
         """Store what the program makes of a sum of values in float32."""
         a = self._attention
         places = self._place(batch, (a.rows, row), (a.columns, column))
-        value = self._write(a.result, [*places, _bind(a.total, total)])
+        value = self._write(a.result, [*places, rewrite.bind(a.total, total)])
         index = [self._write(i, places) for i in a.place.indices]
         self._t.buffer_store(self._find(a.place.tensor), value, index)
 
@@ -105,7 +105,7 @@ class Tensors:
         for number, (axis, place) in enumerate(zip(self._attention.batch, batch, strict=True)):
             is_group = number == self._group.axis and self.heads > 1
             places[axis.var] = place * self.heads + head if is_group else place
-        return [_bind(variable, place) for variable, place in places.items()]
+        return [rewrite.bind(variable, place) for variable, place in places.items()]
 
     def _find(self, tensor: Any) -> Any:
         return find_tensor(self._known, tensor)
@@ -132,8 +132,3 @@ def starts_in_units(load: Load, dense: Axis) -> bool:
     first = rewrite.substitute(load.indices[-1], [(dense.var, rewrite.constant(0, dense.var))])
     whole = [tvm_compat.as_int(sym.Analyzer().simplify(x % each)) == 0 for x in (first, size)]
     return all(whole) or (whole[0] and len(load.tensor.shape) == 1)
-
-
-def _bind(variable: Any, value: Any) -> tuple[Any, Any]:
-    """A variable, and what stands for it in its type."""
-    return variable, rewrite.cast(str(variable.ty.dtype), value)

@@ -21,11 +21,11 @@ def is_constant(load: Any, stage: Any, constants: Sequence[Any]) -> bool:
     return len(sources) == 1 and any(sources[0].same_as(c) for c in constants)
 
 
-def count_packed_bits(stage: Any, constants: Sequence[Any]) -> float | None:
-    """Bits that a stage reads for each number that it makes of constants; None where it makes it
+def count_packed_bits(stage: Any, known: Sequence[Any]) -> float | None:
+    """Bits that a stage reads for each number that it makes of some tensors; None where it makes it
     of anything else, of as many bits as it has, or of nothing at some places."""
     sources = [region.source for region in stage.reads]
-    if not sources or not all(rewrite.is_among(s, constants) for s in sources):
+    if not sources or not all(rewrite.is_among(s, known) for s in sources):
         return None
     if _tests(stage):
         return None

@@ -4,7 +4,7 @@ bits with a scale for each block."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
@@ -13,11 +13,12 @@ from spaces.ir.element_types import WIDE
 from spaces.templates.contraction.weights import count_packed_bits
 
 _WIDTHS = (32, 16, 8, 4, 2)
-MOST_BYTES = 16
+_MOST_BYTES = 16
 """Of one load."""
 _MOST_REGISTERS = 8
 """That a vector is loaded into."""
-_WORD_BYTES = 4
+WORD_BYTES = 4
+"""Of a register."""
 ONES, _FIRST = 0x4B000000, float(1 << 23)
 """Bits that make a whole number below `_FIRST` the float32 that is larger by that."""
 
@@ -32,15 +33,12 @@ class Packed:
         variables: the place in each of its dimensions.
         value: an element, an expression of these and of the program's parameters.
         bits: that are read for each element.
-        width: elements along the last dimension that a thread makes of what it loads at once, at
-            most; it begins at multiples of it.
     """
 
     tensor: Any
     variables: tuple[Any, ...]
     value: Any
     bits: float
-    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +65,12 @@ class Span:
     @property
     def load_bytes(self) -> int:
         """Of each load of whole words; 0 where numbers are loaded one by one."""
-        found = gcd(len(self.numbers) * self.item, self.alignment, MOST_BYTES)
-        return found if found >= _WORD_BYTES and self.item == 1 else 0
+        found = gcd(len(self.numbers) * self.item, self.alignment, _MOST_BYTES)
+        return found if found >= WORD_BYTES and self.item == 1 else 0
 
     @property
     def registers(self) -> int:
-        each = _WORD_BYTES if self.load_bytes else 1
+        each = WORD_BYTES if self.load_bytes else 1
         return -(-len(self.numbers) // each)
 
 
@@ -129,9 +127,15 @@ def read_packed(stage: Any, parameters: Sequence[Any]) -> tuple[Packed, tuple[in
     sizes = [int(shape[dim]) for dim in order]
     tensor = tirx.decl_buffer(sizes, str(body.buffer.dtype), "packed")
     value = _count_in_floats(body.value)
-    packed = Packed(tensor, tuple(axes[dim] for dim in order), value, bits)
-    wide = (w for w in _WIDTHS if sizes[-1] % w == 0 and find_vector(packed, w) is not None)
-    return replace(packed, width=next(wide, 1)), order
+    return Packed(tensor, tuple(axes[dim] for dim in order), value, bits), order
+
+
+def find_width(packed: Packed) -> int:
+    """Elements along the last dimension that a thread makes of what it loads at once, at most; they
+    begin at multiples of it."""
+    size = int(packed.tensor.shape[-1])
+    wide = (w for w in _WIDTHS if size % w == 0 and find_vector(packed, w) is not None)
+    return next(wide, 1)
 
 
 def find_vector(packed: Packed, width: int) -> Vector | None:
@@ -258,7 +262,7 @@ class _Reader:
         every = range(max(known) + 1)
         numbers = (known[i] if i in known else tirx.Var("none", first.ty) for i in every)
         found = self._analyzer.modular_set(_flatten(first))
-        alignment = item * gcd(int(found.coeff), int(found.base)) or MOST_BYTES
+        alignment = item * gcd(int(found.coeff), int(found.base)) or _MOST_BYTES
         return Span(first.source, tuple(first.indices), tuple(numbers), alignment)
 
 

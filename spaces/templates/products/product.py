@@ -14,7 +14,7 @@ from spaces.ir.symbolic import NO_VALUES
 from spaces.templates.contraction.match import Match, factors
 from spaces.templates.contraction.shape import Contraction
 from spaces.templates.products.layout import UNIT, Layout, result_window
-from spaces.templates.products.packed import Packed
+from spaces.templates.products.packed import Packed, find_width
 from spaces.templates.products.roles import find_ways, split_extents
 from spaces.templates.products.windows import LookUp, Reading, Window, read_windows
 
@@ -41,6 +41,7 @@ class Product:
             bytes.
         mapped: for each operand whether a tensor map describes it.
         packed: for each operand what it is made of where it is packed; then it is neither of both.
+        packed_widths: elements of the widest vectors of such operands; 0 of others.
         kind: type of both operands' elements; of bytes, of which one may have signs and the other
             none, or another float's form, the first one's.
         sums: type that the program sums in.
@@ -57,6 +58,7 @@ class Product:
     in_units: tuple[bool, bool]
     mapped: tuple[bool, bool]
     packed: tuple[Packed | None, Packed | None]
+    packed_widths: tuple[int, int]
     kind: str
     sums: str
     out_bits: int
@@ -137,8 +139,7 @@ class Product:
         known = [self.c.axes[axis] for axis in dense if axis is not None]
         # Of several shapes that are estimated together a known extent is that of each.
         extent = prod(int(np.max(axis.extent)) for axis in known if not axis.symbolic)
-        packed = self.packed[operand]
-        widest = UNIT * 8 // self.c.operands[operand].bits if packed is None else packed.width
+        widest = self.packed_widths[operand] or UNIT * 8 // self.c.operands[operand].bits
         return gcd(extent, widest)
 
     def item_bytes(self, operand: int) -> float:
@@ -178,7 +179,8 @@ def find_product(match: Match, values: Mapping[str, int] = NO_VALUES) -> Product
     reading = read_windows(match)
     if reading is None or tuple(str(source.dtype) for source in reading.sources) != kinds:
         return None
-    ways = [_read(match, c, reading, kinds[0]) for c in find_ways(match, reading, values)]
+    widths = [0 if packed is None else find_width(packed) for packed in reading.packed]
+    ways = [_read(match, c, reading, kinds[0], widths) for c in find_ways(match, reading, values)]
     found = [way for way in ways if way is not None]
     if any(reading.packed):
         found = [way for way in found if way.plain and way.kind in FLOATS]
@@ -212,7 +214,9 @@ def _result(match: Match) -> Any:
     return block.writes[0].source
 
 
-def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product | None:
+def _read(
+    match: Match, c: Contraction, reading: Reading, kind: str, widths: Sequence[int]
+) -> Product | None:
     if not c.epilogue_keeps_shape or not _looks_up_rows(c, reading.look_up):
         return None
     extents = [axis.dom.extent for axis in match.main.iter_vars]
@@ -241,6 +245,7 @@ def _read(match: Match, c: Contraction, reading: Reading, kind: str) -> Product 
         in_units=(in_units[0], in_units[1]),
         mapped=(mapped[0], mapped[1]),
         packed=reading.packed,
+        packed_widths=(widths[0], widths[1]),
         kind=kind,
         sums=str(match.main.body.buffer.dtype),
         out_bits=out.bits,

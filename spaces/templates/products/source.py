@@ -37,7 +37,8 @@ class Source:
             where rows are windows; `take_term_apart` for a term, where it has several axes.
         inside: gives for the same whether an element is in the tensor, where rows are windows that
             reach beyond it; there elements are zeros, and an index is of nothing.
-        dense: the dimension along which elements lie next to one another.
+        dense: the dimension along which elements lie next to one another; behind it are some of one
+            place each, if any.
         packed: what it is made of, by `program`, if it is packed; then no memory has the tensor.
     """
 
@@ -64,9 +65,8 @@ class Source:
         at = self.index(row, term, batch)
         if self.packed is None or self.program is None:
             return self.tensor[tuple(at)]
-        variables = self.packed.variables
-        places = [(v, rewrite.cast(str(v.ty.dtype), i)) for v, i in zip(variables, at, strict=True)]
-        return self.program.fill(self.packed.value, places)
+        places = zip(self.packed.variables, at, strict=True)
+        return self.program.fill(self.packed.value, [rewrite.bind(*pair) for pair in places])
 
     def point(self, T: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> Any:
         """The address of an element, or of none that is a stage behind the tensor at most.

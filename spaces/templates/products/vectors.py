@@ -8,10 +8,16 @@ from typing import Any, Protocol
 
 from spaces.ir import rewrite, tvm_compat
 from spaces.ir.element_types import WIDE
-from spaces.templates.products.packed import ONES, Span, find_vector, read_code
+from spaces.templates.products.packed import (
+    ONES,
+    WORD_BYTES,
+    Span,
+    find_vector,
+    read_code,
+)
 from spaces.templates.products.source import Source
 
-_WORD, _WORD_BYTES = "uint32", 4
+_WORD = "uint32"
 _BYTE, _EACH_BYTE = 255, 0x01010101
 _COUNT, _SELECTOR = "count_code", 0x7440
 _COUNT_CODE = f"""
@@ -78,10 +84,10 @@ class PlainVectors:
     def load(self, number: Any, row: Any, term: Any, batch: Mapping[int, Any]) -> None:
         """See `Vectors`."""
         T, width = self._t, self._width
-        index = self._source.index(row, term, batch)
         if width == 1:
-            T.buffer_store(self._own, self._source.tensor[tuple(index)], [number])
+            T.buffer_store(self._own, self._source.read(row, term, batch), [number])
             return
+        index = self._source.index(row, term, batch)
         index[self._source.dense] = T.ramp(index[self._source.dense], 1, width)
         own = T.ramp(number * width, 1, width)
         T.buffer_store(self._own, self._source.tensor[tuple(index)], [own])
@@ -142,10 +148,7 @@ class PackedVectors:
         *front, last = source.index(row, term, batch)
         places = [*front, last // self._width]
         variables = [*self._variables[:-1], vector.number]
-        at = [
-            (v, rewrite.cast(str(v.ty.dtype), place))
-            for v, place in zip(variables, places, strict=True)
-        ]
+        at = [rewrite.bind(*pair) for pair in zip(variables, places, strict=True)]
         for (_, value), own in zip(vector.alike, self._alike, strict=True):
             T.buffer_store(own, source.program.fill(value, at), [number])
         for span, own in zip(vector.spans, self._spans, strict=True):
@@ -161,7 +164,7 @@ class PackedVectors:
             for i in range(len(span.numbers)):
                 T.buffer_store(own, tensor[(*front, last + i)], [first + i])
             return
-        words = span.load_bytes // _WORD_BYTES
+        words = span.load_bytes // WORD_BYTES
         kind, parts = _KINDS[words]
         names = [f"word_{i}" for i in range(words)]
         name = f"load_{words}_words"
@@ -219,7 +222,7 @@ class PackedVectors:
         for variable, (span, own, place) in self._numbers.items():
             first = number * span.registers
             if span.load_bytes:
-                word, shift = own[first + place // _WORD_BYTES], place % _WORD_BYTES * 8
+                word, shift = own[first + place // WORD_BYTES], place % WORD_BYTES * 8
                 value = rewrite.cast(str(span.source.dtype), word >> self._t.uint32(shift))
             else:
                 value = own[first + place]
@@ -241,10 +244,10 @@ class PackedVectors:
         span, own, place = self._numbers[byte]
         if not span.load_bytes:
             return None
-        T, word = self._t, own[number * span.registers + place // _WORD_BYTES]
+        T, word = self._t, own[number * span.registers + place // WORD_BYTES]
         if mask < _BYTE:
             word = (word >> T.uint32(shift)) & T.uint32(mask * _EACH_BYTE)
-        selector = T.uint32(_SELECTOR + place % _WORD_BYTES)
+        selector = T.uint32(_SELECTOR + place % WORD_BYTES)
         told = {"source_code": _COUNT_CODE, "return_type": WIDE}
         return T.cuda.func_call(_COUNT, word, selector, **told)
 

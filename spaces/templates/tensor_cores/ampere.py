@@ -32,9 +32,9 @@ from spaces.templates.tensor_cores.elements.single_results import SingleResults
 from spaces.templates.tensor_cores.elements.tf32_fragments import Tf32Fragments
 from spaces.templates.tensor_cores.fragments import Fragments
 from spaces.templates.tensor_cores.operand import Operand, allocate_held
+from spaces.templates.tensor_cores.packed_operand import PackedOperand
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES, SINGLES, TF32, WIDENED
-from spaces.templates.tensor_cores.unpacker import Unpacker
 
 
 def write_ampere_product(match: Match, product: Product, tile: k.AmpereTile, gpu: Gpu) -> Any:
@@ -58,22 +58,16 @@ class _Writer:
         self._t, self._tile = T, tile
         extents = read_extents(product, main)
         numbers = product.sides(tile.swap)
-        self._a, self._b = (
-            Operand(
-                T,
-                read_source(product, number, epilogue, extents),
-                rows=rows,
-                lines=rows,
-                depth=tile.depth,
-                threads=tile.threads,
-            )
-            for number, rows in zip(numbers, (tile.rows, tile.columns), strict=True)
-        )
-        self._unpackers = {
-            side: Unpacker(T, side, tile.threads)
-            for side in (self._a, self._b)
-            if side.source.packed is not None
-        }
+
+        def read_side(number: int, rows: int) -> Operand:
+            source = read_source(product, number, epilogue, extents)
+            sizes = {"rows": rows, "lines": rows, "depth": tile.depth, "threads": tile.threads}
+            if source.packed is None:
+                return Operand(T, source, **sizes)
+            return PackedOperand(T, source, product.widest(number), **sizes)
+
+        self._a, self._b = map(read_side, numbers, (tile.rows, tile.columns))
+        self._packed = [s for s in (self._a, self._b) if isinstance(s, PackedOperand)]
         sides = [(side.source, side.rows) for side in (self._a, self._b)]
         told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
         self._grid = Grid(T, product, sides, extents, *told)
@@ -97,8 +91,8 @@ class _Writer:
             self._runs.allocate(pool)
         pool.commit()
         self._own = allocate_held(T, (self._a, self._b))
-        for unpacker in self._unpackers.values():
-            unpacker.allocate()
+        for side in self._packed:
+            side.hold()
         sums = T.alloc_buffer((tile.sums,), tile.element.sums, scope="local")
         part = self._grid.place(block)
         if self._runs is None:
@@ -134,7 +128,7 @@ class _Writer:
                 self._copy(thread, ahead % tile.stages, first, ahead, part.batch)
             T.evaluate(T.ptx["cp.async.commit_group"]())
             self._multiply(thread, step % tile.stages, sums)
-            if self._unpackers:
+            if self._packed:
                 with T.If(ahead < self._grid.steps), T.Then():
                     self._unpack(thread, ahead % tile.stages, first, ahead, part.batch)
         self._store(thread, first, part, sums)
@@ -143,21 +137,21 @@ class _Writer:
         self, thread: Any, stage: Any, first: Place, step: Any, batch: Mapping[int, Any]
     ) -> None:
         """Begin to fill a stage."""
-        term = (self._begin + step) * self._tile.depth
+        term = self._find_term(step)
         for side, row in zip((self._a, self._b), first, strict=True):
-            if (unpacker := self._unpackers.get(side)) is not None:
-                unpacker.load(thread, (row, term), batch)
-            else:
-                side.move(thread, stage, row, term, batch, self._own)
+            side.move(thread, stage, row, term, batch, self._own)
 
     def _unpack(
         self, thread: Any, stage: Any, first: Place, step: Any, batch: Mapping[int, Any]
     ) -> None:
         """Fill a stage with what was loaded for it while another was multiplied."""
-        term = (self._begin + step) * self._tile.depth
-        for side, row in zip((self._a, self._b), first, strict=True):
-            if (unpacker := self._unpackers.get(side)) is not None:
-                unpacker.store(thread, stage, (row, term), batch)
+        for side in self._packed:
+            row = first[0] if side is self._a else first[1]
+            side.store(thread, stage, (row, self._find_term(step)), batch)
+
+    def _find_term(self, step: Any) -> Any:
+        """The first term of a step."""
+        return (self._begin + step) * self._tile.depth
 
     def _place_warp(self, thread: Any) -> Place:
         """The first row and column of a thread's warp."""

@@ -26,10 +26,10 @@ from spaces.templates.products.totals import Totals
 from spaces.templates.tensor_cores import hopper_knobs as k
 from spaces.templates.tensor_cores.bulk_results import BulkResults
 from spaces.templates.tensor_cores.cluster import Cluster
-from spaces.templates.tensor_cores.operand import MappedOperand, allocate_held
+from spaces.templates.tensor_cores.operand import MappedOperand, Operand, allocate_held
+from spaces.templates.tensor_cores.packed_operand import PackedOperand
 from spaces.templates.tensor_cores.results import Results
 from spaces.templates.tensor_cores.tile import BYTES, HALVES
-from spaces.templates.tensor_cores.unpacker import Unpacker
 from spaces.templates.tensor_cores.warpgroups import (
     ROWS,
     WARPGROUP,
@@ -62,10 +62,12 @@ def write_hopper_product(match: Match, product: Product, tile: k.HopperTile, gpu
     )
 
 
-def _find_way(side: MappedOperand) -> str:
-    if side.source.packed is not None:
+def _find_way(side: Operand) -> str:
+    if isinstance(side, PackedOperand):
         return _UNPACKED
-    return _MAPPED if side.is_mapped else _COPIED if side.is_ahead else _FILLED
+    if isinstance(side, MappedOperand) and side.is_mapped:
+        return _MAPPED
+    return _COPIED if side.is_ahead else _FILLED
 
 
 class _Writer:
@@ -85,25 +87,17 @@ class _Writer:
         self._cluster = Cluster(T, tile.a_blocks, tile.b_blocks)
         self._blocks = count_in_clusters(gpu, self._cluster.blocks)
         shared = (tile.b_blocks, tile.a_blocks)
-        self._a, self._b = (
-            MappedOperand(
-                *(T, product, number),
-                read_source(product, number, epilogue, extents),
-                rows=own,
-                lines=each,
-                depth=tile.depth,
-                threads=WARPGROUP,
-                blocks=blocks,
-            )
-            for number, own, each, blocks in zip(numbers, rows, lines, shared, strict=True)
-        )
+
+        def read_side(number: int, own: int, each: int, blocks: int) -> Operand:
+            source = read_source(product, number, epilogue, extents)
+            sizes = {"rows": own, "lines": each, "depth": tile.depth, "threads": WARPGROUP}
+            if source.packed is None:
+                return MappedOperand(T, product, number, source, **sizes, blocks=blocks)
+            return PackedOperand(T, source, product.widest(number), **sizes)
+
+        self._a, self._b = map(read_side, numbers, rows, lines, shared)
         self._sides = (self._a, self._b)
         self._ways = [_find_way(side) for side in self._sides]
-        self._unpackers = {
-            side: Unpacker(T, side, WARPGROUP)
-            for side, way in zip(self._sides, self._ways, strict=True)
-            if way == _UNPACKED
-        }
         clustered = zip(self._sides, shared[::-1], strict=True)
         sides = [(side.source, side.rows * blocks) for side, blocks in clustered]
         told = (tile.depth, tile.group, tile.splits, tile.run_blocks)
@@ -168,8 +162,9 @@ class _Writer:
         T.evaluate(T.ptx["setmaxnreg.dec.sync.aligned.u32"](self._registers[0]))
         if {*self._ways} != {_MAPPED}:
             own = allocate_held(T, self._sides)
-            for unpacker in self._unpackers.values():
-                unpacker.allocate()
+            for side in self._sides:
+                if isinstance(side, PackedOperand):
+                    side.hold()
             with T.serial(rounds) as turn:
                 self._produce(thread, turn, number + turn * clusters, own)
         else:
@@ -202,14 +197,16 @@ class _Writer:
         firsts = (part.a * self._a.rows, part.b * self._b.rows)
         tiles = [*zip(self._sides, firsts, strict=True)]
         begin = T.Bind(part.split * self._steps)
-        mapped, copied, filled, unpacked = (
+        mapped = [(s, row) for s, row in tiles if isinstance(s, MappedOperand) and s.is_mapped]
+        packed = [(s, row) for s, row in tiles if isinstance(s, PackedOperand)]
+        copied, filled = (
             [tile for tile, its in zip(tiles, self._ways, strict=True) if its == way]
-            for way in (_MAPPED, _COPIED, _FILLED, _UNPACKED)
+            for way in (_COPIED, _FILLED)
         )
         for side, row in copied:
             side.aim(thread, row)
-        for side, row in unpacked:
-            self._unpackers[side].load(thread, (row, begin * tile.depth), part.batch)
+        for unpacked, row in packed:
+            unpacked.load(thread, (row, begin * tile.depth), part.batch)
         with T.serial(self._steps) as step:
             count = T.Bind(turn * self._steps + step)
             stage = T.Bind(count % tile.stages)
@@ -231,14 +228,14 @@ class _Writer:
                 T.evaluate(T.ptx["cp.async.mbarrier.arrive.noinc.shared.b64"](full))
             for side, row in filled:
                 side.fill(thread, stage, row, term, part.batch, own[side.source.kind])
-            for side, row in unpacked:
-                self._unpackers[side].store(thread, stage, (row, term), part.batch)
+            for unpacked, row in packed:
+                unpacked.store(thread, stage, (row, term), part.batch)
             for _ in {*self._ways} & {_FILLED, _UNPACKED}:
                 T.evaluate(T.ptx["fence.proxy.async.shared::cta"]())
                 T.evaluate(T.ptx.mbarrier.arrive.shared.b64(full, T.uint32(1)))
-            for side, row in unpacked:  # while others multiply what was unpacked
+            for unpacked, row in packed:  # while others multiply what was stored
                 with T.If(step + 1 < self._steps), T.Then():
-                    self._unpackers[side].load(thread, (row, term + tile.depth), part.batch)
+                    unpacked.load(thread, (row, term + tile.depth), part.batch)
 
     def _consume(
         self, thread: Any, turn: Any, number: Any, sums: Any, words: Sequence[Any]

@@ -55,8 +55,6 @@ class Operand:
     @property
     def is_ahead(self) -> bool:
         """Whether threads begin copies of it and need not wait: 16 bytes each time, or 4."""
-        if self.source.packed is not None:
-            return False
         return self.source.in_units or self._element.bytes >= WORD_BYTES
 
     def aim(self, thread: Any, row: Any) -> None:
@@ -66,7 +64,7 @@ class Operand:
             return
         each = UNIT // self._element.bytes
         turns = range(-(-self.rows * self.depth // (each * self._threads)))
-        rows = (self.find_piece(thread + turn * self._threads, each)[0] for turn in turns)
+        rows = (self._find_piece(thread + turn * self._threads, each)[0] for turn in turns)
         self._aimed = keep_apart(self._t, [self.source.take_apart(row + r) for r in rows])
 
     def move(
@@ -126,7 +124,7 @@ class Operand:
             aimed: what `aim` has found.
         """
         T, item = self._t, self._element.bytes
-        r, t = self.find_piece(number, each)
+        r, t = self._find_piece(number, each)
         place = (row + r, term + t)
         near, far = place if aimed is None else (aimed, place[1])
         beyond = (self.source.size - place[0], self.source.terms - place[1])
@@ -143,7 +141,7 @@ class Operand:
         kept = "cg" if each * item == UNIT else "ca"
         return T.ptx[f"cp.async.{kept}.shared.global"](where, source, each * item, size)
 
-    def find_piece(self, number: Any, each: int) -> tuple[Any, Any]:
+    def _find_piece(self, number: Any, each: int) -> tuple[Any, Any]:
         """The row and the term in a tile at which so many elements begin, by their number."""
         along = (self.rows if self.source.turned else self.depth) // each
         dense, line = number % along * each, number // along
@@ -163,7 +161,7 @@ class Operand:
         with T.serial(self.rows * self.depth // (self._threads * held)) as turn:
 
             def place(i: Any) -> tuple[Any, Any]:
-                return self.find_piece((turn * held + i) * self._threads + thread, 1)
+                return self._find_piece((turn * held + i) * self._threads + thread, 1)
 
             with T.unroll(held) as i:
                 r, t = place(i)
@@ -172,9 +170,8 @@ class Operand:
                 T.buffer_store(self.stages, own[i], [stage, self.offset(*place(i))])
 
     def count_held(self) -> int:
-        """Elements that a thread has under way in registers; none where it may copy ahead, or has
-        codes of them (`spaces.templates.tensor_cores.unpacker`)."""
-        if self.is_ahead or self.source.packed is not None:
+        """Elements that a thread has under way in registers; none where it may copy ahead."""
+        if self.is_ahead:
             return 0
         most = HELD if self.source.take_apart is None else HELD_OF_WINDOWS
         return gcd(self.rows * self.depth // self._threads, most)
@@ -194,7 +191,7 @@ class Operand:
         inside = T.And(row < self.source.size, term < self.source.terms)
         if self.source.inside is not None:
             inside = T.And(inside, self.source.inside(row, term, batch))
-        element = self.source.tensor[tuple(self.source.index(row, term, batch))]
+        element = self.source.read(row, term, batch)
         return T.if_then_else(inside, element, T.Cast(self.source.kind, 0.0))
 
     def offset(self, row: Any, term: Any) -> Any:

@@ -247,7 +247,7 @@ def count_unpacked(product: Product, tile: Tile, operand: int) -> tuple[Any, Any
     assert packed is not None
     rows = count_rows(product, tile, operand)
     along = rows if product.turned[operand] else tile.depth
-    width = choose_width(packed.width, rows * tile.depth, along, tile.copiers)
+    width = choose_width(product.packed_widths[operand], rows * tile.depth, along, tile.copiers)
     turns = -(-rows * tile.depth // (width * tile.copiers))
     held = choose_held(turns, width * packed.bits / 8)
     return -(-turns // held), held * _count_registers(width * packed.bits / 8)

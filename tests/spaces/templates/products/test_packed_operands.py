@@ -55,15 +55,19 @@ def product_of(task: Task) -> Product | None:
 
 
 @cache
-def vector_of(width: int = 0, **packing: Any) -> tuple[Product, Vector]:
-    """The product of some weights, and how a vector of these is made: the widest, or another."""
+def vector_of(**packing: Any) -> tuple[Product, Vector]:
+    """The product of some weights, and how the widest vector of these is made."""
     found = product_of(task_with(Sizes(1, 64, 256), **packing))
     assert found is not None
+    return found, widest_vector(found)
+
+
+def widest_vector(found: Product) -> Vector:
     packed = found.packed[1]
     assert packed is not None
-    vector = find_vector(packed, width or packed.width)
+    vector = find_vector(packed, found.packed_widths[1])
     assert vector is not None
-    return found, vector
+    return vector
 
 
 # ---- what is taken
@@ -109,11 +113,11 @@ def test_a_stage_that_makes_more_of_less_in_another_way_is_no_packed_operand() -
     def wide(codes: Any, _small: Any, i: Any, j: Any) -> Any:
         return codes[i, j] * tirx.const(2, "float16")
 
-    def padded(_codes: Any, small: Any, i: Any, j: Any) -> Any:
+    def pad(_codes: Any, small: Any, i: Any, j: Any) -> Any:
         zero = tirx.const(0, "float16")
         return tirx.if_then_else(i < 60, small[i, j].astype("float16"), zero)
 
-    for make in (wide, padded):
+    for make in (wide, pad):
         match = match_contraction(program(make))
         assert match is None or find_product(match) is None
 
@@ -141,10 +145,7 @@ def test_sums_of_a_vector_may_be_scaled_in_place_of_its_elements() -> None:
     found = product_of(task_of(columns(Sizes(1, 64, 32), "float16"), HOPPER, name="product"))
     assert found is not None
     assert found.turned[1]
-    packed = found.packed[1]
-    assert packed is not None
-    across = find_vector(packed, packed.width)
-    assert across is not None
+    across = widest_vector(found)
     assert across.factor() == (None, across.elements)
 
 
